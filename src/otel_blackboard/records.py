@@ -9,6 +9,7 @@ Three families, in the order of the data flow:
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import NamedTuple
 
 # An attribute value in memory. Lists and dicts come from ArrayValue and KeyValueList; None is the empty AnyValue.
@@ -144,3 +145,237 @@ class Content:
     encoding: str = "text"
 
 
+class RequestedCall(NamedTuple):
+    """A tool call that a model's answer asks for."""
+
+    id: str
+    name: str
+    arguments_sha256: str
+    """Of the arguments as JSON with sorted keys; '' when none were sent."""
+
+
+@dataclass(slots=True)
+class Light:
+    """What one span alone says, as far as the tree needs it: resolving a trace never opens a body.
+
+    Ids and names are the span's own ('' = not said by this span), numbers None = unknown. The fields of `said` are also
+    taken from log records that complete the span.
+    """
+
+    trace_id: str
+    span_id: str
+    parent_span_id: str = ""
+    name: str = ""
+    start_ns: int = 0
+    end_ns: int = 0
+    """0 = still open."""
+    status: str = "succeeded"
+    """running, succeeded or failed (TRC-15)."""
+    role: str = ""
+    dialect: str = ""
+    scope: str = ""
+    operation: str = ""
+    """What the call is in the words of gen_ai.operation.name: chat, embeddings, retrieval, execute_tool …"""
+    is_agent: bool = False
+    is_node: bool = False
+    run_id: str = ""
+    run_name: str = ""
+    step_id: str = ""
+    step_name: str = ""
+    agent_id: str = ""
+    agent_instance: str = ""
+    use_case_id: str = ""
+    conversation_id: str = ""
+    user_id: str = ""
+    mode: str = ""
+    pass_seq: int | None = None
+    attempt: int | None = None
+    call_seq: int | None = None
+    loop_iteration: int | None = None
+    output_retry: int | None = None
+    retry_count: int | None = None
+    provider: str = ""
+    request_model: str = ""
+    response_model: str = ""
+    response_id: str = ""
+    join_key: str = ""
+    linked_traces: tuple[str, ...] = ()
+    tool_name: str = ""
+    tool_call_id: str = ""
+    tool_class: str = ""
+    arguments_sha256: str = ""
+    requested: tuple[RequestedCall, ...] = ()
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cached_input_tokens: int | None = None
+    cache_write_tokens: int | None = None
+    reasoning_tokens: int | None = None
+    cost_usd: Decimal | None = None
+    cost_source: str = ""
+    """'span' where the span states its cost, else 'genai-prices <version>'; '' = unknown."""
+    has_input: bool = False
+    has_output: bool = False
+    error: str = ""
+    """One line: the error as sent, cut."""
+    labels: dict[str, str] = field(default_factory=dict)
+    """Facts that few spans have: skill, guard, fallback, trigger, outcome, original ids …"""
+    version: int = 0
+    stored_at_ns: int = 0
+
+
+@dataclass(slots=True)
+class LogLight:
+    """What one log record says about its span, as far as the tree needs it."""
+
+    trace_id: str
+    span_id: str
+    record_sha256: str
+    time_ns: int
+    event_name: str = ""
+    severity_text: str = ""
+    operation: str = ""
+    agent_id: str = ""
+    conversation_id: str = ""
+    user_id: str = ""
+    provider: str = ""
+    request_model: str = ""
+    response_model: str = ""
+    response_id: str = ""
+    requested: tuple[RequestedCall, ...] = ()
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cached_input_tokens: int | None = None
+    cache_write_tokens: int | None = None
+    reasoning_tokens: int | None = None
+    has_input: bool = False
+    has_output: bool = False
+    version: int = 0
+    stored_at_ns: int = 0
+
+
+ARTIFACT_KINDS = ("tool_result", "agent_output", "tool_path", "llm_prompt", "trajectory")
+SPAN_PACK = "span"
+"""The pack of content that is no artifact."""
+
+
+@dataclass(slots=True)
+class ArtifactRow:
+    """What one span or log record says of one artifact. Never rewritten for the tree."""
+
+    trace_id: str
+    span_id: str
+    kind: str
+    source: str = ""
+    """'' for the span itself, the record's sha256 for a log record."""
+    artifact_id: str = ""
+    origin: str = ""
+    """'attribute', 'event' or 'log': where the content came from; '' = none was sent."""
+    status: str = "ok"
+    exact: bool = True
+    """False for a prompt that has to be rebuilt from message attributes."""
+    label: str = ""
+    summary: str = ""
+    arguments: str = ""
+    """Compact JSON (LED-05), cut at ARGUMENTS_KEPT characters; the whole is a body of the span."""
+    arguments_sha256: str = ""
+    content_type: str = ""
+    characters: int = 0
+    truncated: str = ""
+    """Mark of a cut that the sender made, '' when none is known."""
+    bodies: tuple[Body, ...] = ()
+    """The first one is the artifact's content; a rebuilt prompt has one for each part."""
+    search_text: str = ""
+    time_ns: int = 0
+    version: int = 0
+
+
+@dataclass(slots=True)
+class Resolved:
+    """What the tree finds for one span. `part` is the own id of its run inside the trace, '' for the unnamed one."""
+
+    trace_id: str
+    span_id: str
+    part: str = ""
+    run_id: str = ""
+    parent_span_id: str = ""
+    """Nearest ancestor that is known ('' = a top of the run); cycles are cut."""
+    role: str = ""
+    name: str = ""
+    start_ns: int = 0
+    end_ns: int = 0
+    status: str = ""
+    step_span_id: str = ""
+    """The span that is this attempt of the pass; '' = the implicit pass."""
+    step_id: str = ""
+    step_name: str = ""
+    agent_id: str = ""
+    use_case_id: str = ""
+    pass_seq: int | None = None
+    attempt: int | None = None
+    call_seq: int | None = None
+    call_span_id: str = ""
+    """The span that stands for this call (itself, or another record of the same request); '' = not a call."""
+    requested_by: str = ""
+    requested_index: int = 0
+    tool_call_id: str = ""
+    tool_name: str = ""
+    tool_class: str = ""
+    operation: str = ""
+    provider: str = ""
+    model: str = ""
+    stands: bool = False
+    """Whether this span's agent_output stands for its pass."""
+    billed: bool = False
+    is_aggregate: bool = False
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cached_input_tokens: int | None = None
+    cache_write_tokens: int | None = None
+    reasoning_tokens: int | None = None
+    cost_usd: Decimal | None = None
+    cost_source: str = ""
+    loop_iteration: int | None = None
+    output_retry: int | None = None
+    retry_count: int | None = None
+    requested: tuple[RequestedCall, ...] = ()
+    error: str = ""
+    labels: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class RunPart:
+    """One run inside one trace. Sums are None where nothing in it is known."""
+
+    trace_id: str
+    part: str
+    run_id: str
+    original_run_id: str = ""
+    root_span_id: str = ""
+    name: str = ""
+    is_root: bool = False
+    """Whether the part has a flow_run span at its top: the part that says how the whole run went."""
+    status: str = ""
+    start_ns: int = 0
+    end_ns: int = 0
+    """Latest end seen; the run itself is open while open_spans > 0."""
+    open_spans: int = 0
+    span_count: int = 0
+    role_spans: int = 0
+    failed_spans: int = 0
+    agents: tuple[str, ...] = ()
+    counts: dict[str, int] = field(default_factory=dict)
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cached_input_tokens: int | None = None
+    cache_write_tokens: int | None = None
+    reasoning_tokens: int | None = None
+    cost_usd: Decimal | None = None
+    calls_succeeded: int = 0
+    calls_with_usage: int = 0
+    calls_without_cost: int = 0
+    conversation_id: str = ""
+    use_case_id: str = ""
+    user_id: str = ""
+    trigger: str = ""
+    error: str = ""
+    last_stored_ns: int = 0

@@ -1,0 +1,15 @@
+"""The tracing dialects: what each calls a run, a pass, a model call, a tool.
+
+A dialect is a table (fact → attribute keys, first non-empty wins) and a few small functions for what it cannot say.
+To add one, write a module with a `DIALECT` and name it in the two lists below; nothing else changes. Several dialects
+may describe one span: its role comes from the first of BY_ROLE that knows one, every other fact from the first of
+BY_FIELD that has it.
+"""
+
+from otel_blackboard.processor.dialects import blackboard, genai
+from otel_blackboard.processor.dialects.dialect import Dialect
+
+BY_ROLE: tuple[Dialect, ...] = (blackboard.DIALECT, genai.DIALECT)
+BY_FIELD: tuple[Dialect, ...] = (blackboard.DIALECT, genai.DIALECT)
+
+__all__ = ["BY_FIELD", "BY_ROLE", "Dialect"]

@@ -1,0 +1,170 @@
+"""OpenTelemetry's GenAI semantic conventions in all four generations (dialects.md §1).
+
+G0 content in `gen_ai.prompt`/`gen_ai.completion` or span events `gen_ai.content.*`; G1 one event a message, as log
+records or span events; G2 and G3 JSON in attributes, or the event `gen_ai.client.inference.operation.details` with the
+same attributes, structured. Content by pointer (`*_ref`) is named, never opened.
+"""
+
+from __future__ import annotations
+
+from otel_blackboard.processor.dialects.dialect import FLOW_RUN, PROVIDER_CALL, STEP, TOOL, Dialect, Part, Role
+from otel_blackboard.processor.values import first_text
+from otel_blackboard.records import Attributes, Event, LogRecord, Span, Value
+
+DETAILS = "gen_ai.client.inference.operation.details"
+
+# gen_ai.operation.name → role. Values in the wild included (dialects.md §0); a loop iteration and a configuration event
+# have no role (TRC-07).
+_OPERATIONS: dict[str, Role] = {
+    "embeddings": Role(PROVIDER_CALL, "embeddings"),
+    "invoke_agent": Role(STEP, "invoke_agent", is_agent=True),
+    "plan": Role(STEP, "plan", is_node=True),
+    "execute_task": Role(STEP, "execute_task", is_node=True),
+    "apply_guardrail": Role("guard", "apply_guardrail"),
+}
+for _names, _meant in (
+    ("chat generate_content text_completion fetch_response llm_call", Role(PROVIDER_CALL, "chat")),
+    ("retrieval vector_db_retrieve", Role(TOOL, "retrieval")),
+    ("execute_tool tool_call", Role(TOOL, "execute_tool")),
+    ("search_memory create_memory update_memory upsert_memory delete_memory", Role(TOOL, "memory")),
+    ("create_memory_store delete_memory_store", Role(TOOL, "memory")),
+    ("invoke_workflow handle_conversation_turn", Role(FLOW_RUN, "invoke_workflow")),
+    ("create_agent agent_step execute_event_loop_cycle schedule_tool_calls", Role("")),
+    ("chain framework invoke_graph invoke_swarm", Role("")),
+):
+    _OPERATIONS |= dict.fromkeys(_names.split(), _meant)
+
+FRAMEWORKS = frozenset(
+    "strands-agents langchain langgraph crewai autogen microsoft.agent_framework spring_ai gcp.vertex.agent".split()
+)
+"""Values of gen_ai.provider.name and gen_ai.system that name the framework, not who answered."""
+
+
+def _role(span: Span) -> Role | None:
+    attributes = span.attributes
+    operation = first_text(attributes.get("gen_ai.operation.name"))
+    if operation:
+        return _OPERATIONS.get(operation)
+    # Older emitters name no operation: the shape tells.
+    if "gen_ai.tool.name" in attributes:
+        return _OPERATIONS["execute_tool"]
+    if "gen_ai.request.model" in attributes and ("gen_ai.system" in attributes or "gen_ai.provider.name" in attributes):
+        return _OPERATIONS["chat"]
+    return None
+
+
+def _ignore(span: Span, fact: str, value: Value) -> bool:
+    if fact == "provider":
+        return value in FRAMEWORKS
+    if fact == "conversation_id":
+        # Microsoft's Agent Framework puts the previous response id there: another value with every call.
+        return span.scope.name == "agent_framework" and isinstance(value, str) and value.startswith("resp_")
+    return False
+
+
+_DETAIL_PARTS = (
+    ("system", "gen_ai.system_instructions"),
+    ("input", "gen_ai.input.messages"),
+    ("output", "gen_ai.output.messages"),
+    ("tools", "gen_ai.tool.definitions"),
+    ("arguments", "gen_ai.tool.call.arguments"),
+    ("result", "gen_ai.tool.call.result"),
+)
+
+
+def _details(attributes: Attributes) -> list[Part]:
+    return [Part(meaning, key, attributes[key]) for meaning, key in _DETAIL_PARTS if key in attributes]
+
+
+def _event(event: Event) -> list[Part]:
+    attributes = event.attributes
+    if event.name == DETAILS:
+        return _details(attributes)
+    if event.name == "gen_ai.content.prompt":
+        return [Part("input", "gen_ai.prompt", value) for value in (attributes.get("gen_ai.prompt"),) if value]
+    if event.name == "gen_ai.content.completion":
+        return [Part("output", "gen_ai.completion", value) for value in (attributes.get("gen_ai.completion"),) if value]
+    role = _MESSAGE_EVENTS.get(event.name)
+    if role is None:
+        return []
+    message: Attributes = {key: value for key, value in attributes.items() if not key.startswith("gen_ai.")}
+    content = attributes.get("gen_ai.event.content")
+    if content is not None:
+        message.setdefault("content", content)
+    return [Part("output" if role == "choice" else "message", "*", {"role": role} | message)]
+
+
+_MESSAGE_EVENTS = {
+    "gen_ai.system.message": "system",
+    "gen_ai.user.message": "user",
+    "gen_ai.assistant.message": "assistant",
+    "gen_ai.tool.message": "tool",
+    "gen_ai.choice": "choice",
+}
+
+
+def _log(record: LogRecord, event_name: str) -> list[Part]:
+    if event_name == DETAILS:
+        return _details(record.attributes)
+    role = _MESSAGE_EVENTS.get(event_name)
+    if role is None or record.body is None:
+        return []
+    return [Part("output" if role == "choice" else "message", "body", record.body)]
+
+
+def message_role(event_name: str) -> str:
+    """The role a message has by the name of its event: G1 bodies often leave it out."""
+    role = _MESSAGE_EVENTS.get(event_name, "")
+    return "assistant" if role == "choice" else role
+
+
+DIALECT = Dialect(
+    name="gen_ai",
+    role=_role,
+    facts={
+        "run_name": ("gen_ai.workflow.name",),
+        "agent_id": ("gen_ai.agent.name",),
+        "agent_instance": ("gen_ai.agent.id",),
+        "conversation_id": ("session.id", "gen_ai.conversation.id", "gen_ai.session.id"),
+        "user_id": ("user.id", "enduser.id", "gen_ai.user.id", "gen_ai.user"),
+        "provider": ("gen_ai.provider.name", "gen_ai.system"),
+        "request_model": ("gen_ai.request.model",),
+        "response_model": ("gen_ai.response.model",),
+        "response_id": ("gen_ai.response.id",),
+        "tool_name": ("gen_ai.tool.name",),
+        "tool_call_id": ("gen_ai.tool.call.id", "gen_ai.tool.call_id"),
+        "input_tokens": ("gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens"),
+        "output_tokens": ("gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens"),
+        "cached_input_tokens": ("gen_ai.usage.cache_read.input_tokens", "gen_ai.usage.cache_read_input_tokens"),
+        "cache_write_tokens": (
+            "gen_ai.usage.cache_write.input_tokens",
+            "gen_ai.usage.cache_creation.input_tokens",
+            "gen_ai.usage.cache_creation_input_tokens",
+            "gen_ai.usage.cache_write_input_tokens",
+        ),
+        "reasoning_tokens": ("gen_ai.usage.reasoning.output_tokens", "gen_ai.usage.reasoning_tokens"),
+        "cost_usd": ("gen_ai.usage.cost", "gen_ai.cost.total_cost"),
+    },
+    content={
+        "system": ("gen_ai.system_instructions",),
+        "input": ("gen_ai.input.messages", "gen_ai.prompt.*", "gen_ai.prompt"),
+        "output": ("gen_ai.output.messages", "gen_ai.completion.*", "gen_ai.completion"),
+        "tools": ("gen_ai.tool.definitions",),
+        "arguments": ("gen_ai.tool.call.arguments",),
+        "result": ("gen_ai.tool.call.result",),
+        "query": ("gen_ai.retrieval.query.text", "gen_ai.memory.query.text"),
+        "documents": ("gen_ai.retrieval.documents", "gen_ai.memory.records"),
+        "system_ref": ("gen_ai.system_instructions_ref",),
+        "input_ref": ("gen_ai.input.messages_ref",),
+        "output_ref": ("gen_ai.output.messages_ref",),
+        "tools_ref": ("gen_ai.tool.definitions_ref",),
+    },
+    labels={
+        "guard_name": ("gen_ai.guardrail.component.name",),
+        "guard_type": ("gen_ai.guardrail.policy.id",),
+        "guard_result": ("gen_ai.guardrail.result.type",),
+    },
+    ignore=_ignore,
+    event=_event,
+    log=_log,
+)

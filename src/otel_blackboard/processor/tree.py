@@ -1,0 +1,502 @@
+"""Runs, steps, passes and calls out of the spans of one trace, in whatever order they came; and who is billed.
+
+`resolve` is a pure function of the set of spans and log records of a trace: every order of arrival gives the same rows.
+Missing roots, parents that never come, cycles and clocks that disagree are all shown; none loops, none hides a span.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+
+from otel_blackboard.processor.dialects.dialect import FLOW_RUN, PROVIDER_CALL, STEP, TOOL
+from otel_blackboard.processor.identity import run_of_trace, slug
+from otel_blackboard.records import Light, LogLight, Resolved, RunPart
+
+READER_VERSION = 1
+"""Raised when a better reading should be applied to old traces (`otel-blackboard rederive`)."""
+
+SAME_CALL_NS = 5_000_000_000
+"""Two records of one response id are one call when their times overlap within this."""
+
+USAGE = ("input_tokens", "output_tokens", "cached_input_tokens", "cache_write_tokens", "reasoning_tokens")
+
+
+@dataclass(slots=True)
+class _Node:
+    light: Light
+    parent: _Node | None = None
+    part: str = ""
+    step: _Node | None = None
+    """Innermost pass this span belongs to, by its identity-giving (outermost) span."""
+    inner_step: _Node | None = None
+    depth: int = 0
+
+    @property
+    def key(self) -> tuple[int, str]:
+        return (self.light.start_ns, self.light.span_id)
+
+
+def resolve(spans: Sequence[Light], logs: Iterable[LogLight] = ()) -> tuple[list[Resolved], list[RunPart]]:
+    """The rows of one trace. `spans` holds each span id once."""
+    if not spans:
+        return [], []
+    complete_from_logs(spans, logs)
+    nodes = sorted((_Node(light) for light in spans), key=lambda node: node.key)
+    order = _tree(nodes)
+    _assign_parts(order)
+    by_part: dict[str, list[_Node]] = defaultdict(list)
+    for node in order:
+        by_part[node.part].append(node)
+    resolved: list[Resolved] = []
+    parts: list[RunPart] = []
+    for name in sorted(by_part):
+        rows, part = _resolve_part(name, by_part[name])
+        resolved += rows
+        parts.append(part)
+    return sorted(resolved, key=lambda row: row.span_id), parts
+
+
+_FROM_LOGS = (
+    "conversation_id",
+    "user_id",
+    "provider",
+    "request_model",
+    "response_model",
+    "response_id",
+    "requested",
+    *USAGE,
+)
+
+
+def complete_from_logs(spans: Sequence[Light], logs: Iterable[LogLight]) -> None:
+    """Log records complete their span: what an attribute said stays, several logs count by time, then hash."""
+    by_span = {light.span_id: light for light in spans}
+    for log in sorted(logs, key=lambda log: (log.time_ns, log.record_sha256)):
+        light = by_span.get(log.span_id)
+        if light is None:
+            continue
+        for name in _FROM_LOGS:
+            if getattr(light, name) in (None, "", ()):
+                setattr(light, name, getattr(log, name))
+        light.has_input = light.has_input or log.has_input
+        light.has_output = light.has_output or log.has_output
+
+
+# ---------------------------------------------------------------------------------------------------------------- tree
+
+
+def _tree(nodes: list[_Node]) -> list[_Node]:
+    """Links parents, cuts cycles at their earliest span, and returns all nodes with parents before children."""
+    by_id = {node.light.span_id: node for node in nodes}
+    for node in nodes:
+        parent = by_id.get(node.light.parent_span_id)
+        node.parent = parent if parent is not node else None
+    children: dict[str, list[_Node]] = defaultdict(list)
+    for node in nodes:
+        if node.parent is not None:
+            children[node.parent.light.span_id].append(node)
+    order: list[_Node] = []
+    seen: set[str] = set()
+
+    def descend(root: _Node) -> None:
+        stack = [root]
+        while stack:
+            node = stack.pop()
+            if node.light.span_id in seen:
+                continue
+            seen.add(node.light.span_id)
+            node.depth = node.parent.depth + 1 if node.parent is not None else 0
+            order.append(node)
+            stack.extend(reversed(children[node.light.span_id]))
+
+    for node in nodes:
+        if node.parent is None:
+            descend(node)
+    for node in nodes:  # what is left is below a cycle: cut it at the earliest span that lies on it
+        if node.light.span_id not in seen:
+            cut = _earliest_on_cycle(node)
+            children[cut.parent.light.span_id].remove(cut)  # type: ignore[union-attr]
+            cut.parent = None
+            descend(cut)
+    return order
+
+
+def _earliest_on_cycle(node: _Node) -> _Node:
+    met: dict[str, int] = {}
+    path: list[_Node] = []
+    while node.light.span_id not in met:
+        met[node.light.span_id] = len(path)
+        path.append(node)
+        assert node.parent is not None
+        node = node.parent
+    return min(path[met[node.light.span_id] :], key=lambda each: each.key)
+
+
+def _assign_parts(order: list[_Node]) -> None:
+    """A span's run: its own id, else its nearest ancestor's, else the only explicit id of the trace, else the trace's."""
+    explicit = {node.light.run_id for node in order if node.light.run_id}
+    only = next(iter(explicit)) if len(explicit) == 1 else ""
+    for node in order:
+        node.part = node.light.run_id or (node.parent.part if node.parent is not None else "") or only
+
+
+# ---------------------------------------------------------------------------------------------------------------- part
+
+
+def _resolve_part(name: str, nodes: list[_Node]) -> tuple[list[Resolved], RunPart]:
+    trace_id = nodes[0].light.trace_id
+    run_id = name or run_of_trace(trace_id)
+    root = _root(nodes)
+    part_agent = root.light.agent_id
+    implicit_step = "step_" + slug(part_agent or root.light.agent_id or root.light.name)
+    use_case = next((n.light.use_case_id for n in [root, *nodes] if n.light.use_case_id), "")
+    _assign_steps(nodes)
+    rows = {node.light.span_id: _row(node, name, run_id, implicit_step, part_agent, use_case) for node in nodes}
+    groups = _calls(nodes, rows)
+    _bill(nodes, rows, groups)
+    _match_requests(nodes, rows)
+    _choose_outputs(nodes, rows)
+    return list(rows.values()), _summary(name, run_id, trace_id, root, nodes, rows, groups)
+
+
+def _root(nodes: list[_Node]) -> _Node:
+    """The flow_run at the top, else the topmost span with a role, else the topmost: the earliest of each."""
+    runs = [node for node in nodes if node.light.role == FLOW_RUN]
+    roles = [node for node in nodes if node.light.role]
+    return min(runs or roles or nodes, key=lambda node: (node.depth, *node.key))
+
+
+def _assign_steps(nodes: list[_Node]) -> None:
+    """Each span's pass. A step directly holding one of the same agent is that same pass: the outer gives the identity."""
+    for node in nodes:
+        parent = node.parent if node.parent is not None and node.parent.part == node.part else None
+        above = parent.step if parent is not None else None
+        node.step = above
+        node.inner_step = parent.inner_step if parent is not None else None
+        if node.light.role == STEP:
+            same = above is not None and _same_pass(above, node) and _directly(above, node)
+            node.step = above if same else node
+            node.inner_step = node
+
+
+def _same_pass(outer: _Node, inner: _Node) -> bool:
+    one, other = outer.light, inner.light
+    if one.agent_id and one.agent_id == other.agent_id:
+        # Both stamped and different: an outer pass that really holds another pass of its own agent.
+        return (other.pass_seq, other.attempt) in ((None, None), (one.pass_seq, one.attempt))
+    return bool(one.step_id) and one.step_id == other.step_id and not (one.agent_id and other.agent_id)
+
+
+def _directly(outer: _Node, inner: _Node) -> bool:
+    node = inner.parent
+    while node is not None and node is not outer:
+        if node.light.role in (TOOL, PROVIDER_CALL):
+            return False
+        if node.light.role == STEP and node.step is outer:
+            return True
+        node = node.parent
+    return node is outer
+
+
+def _row(node: _Node, part: str, run_id: str, implicit_step: str, part_agent: str, use_case: str) -> Resolved:
+    light = node.light
+    row = Resolved(light.trace_id, light.span_id, part, run_id)
+    row.parent_span_id = node.parent.light.span_id if node.parent is not None else ""
+    row.role, row.name, row.operation = light.role, light.name, light.operation
+    row.start_ns, row.end_ns, row.status, row.error = light.start_ns, light.end_ns, light.status, light.error
+    row.labels, row.requested = light.labels, light.requested
+    row.loop_iteration, row.output_retry, row.retry_count = light.loop_iteration, light.output_retry, light.retry_count
+    row.provider, row.model = light.provider, light.response_model or light.request_model
+    row.tool_name, row.tool_class, row.tool_call_id = light.tool_name, light.tool_class, light.tool_call_id
+    row.use_case_id = light.use_case_id or use_case
+    for name in USAGE:
+        setattr(row, name, getattr(light, name))
+    row.cost_usd, row.cost_source = light.cost_usd, light.cost_source
+    step = node.step
+    if step is None:
+        row.step_id = light.step_id or implicit_step
+        row.step_name = light.step_name
+        row.agent_id = light.agent_id or part_agent
+        row.pass_seq, row.attempt = light.pass_seq, light.attempt
+    else:
+        own = step.light
+        named = _named(node)
+        row.step_span_id = own.span_id
+        row.agent_id = own.agent_id or named or (light.agent_id if light.role in (TOOL, PROVIDER_CALL) else "")
+        row.step_id = own.step_id or light.step_id or "step_" + slug(own.agent_id or own.name)
+        row.step_name = own.step_name or own.agent_id or own.name
+        row.pass_seq = own.pass_seq if own.pass_seq is not None else light.pass_seq
+        row.attempt = own.attempt if own.attempt is not None else light.attempt
+    row.call_seq = light.call_seq
+    return row
+
+
+def _named(node: _Node) -> str:
+    """The agent that a step inside the pass names, where the outer one names none."""
+    return node.inner_step.light.agent_id if node.inner_step is not None else ""
+
+
+# --------------------------------------------------------------------------------------------------------------- calls
+
+
+def _calls(nodes: list[_Node], rows: dict[str, Resolved]) -> dict[str, list[_Node]]:
+    """Groups the records of one request: representative span id → its spans. Sets call_span_id on every call."""
+    calls = [node for node in nodes if node.light.role in (PROVIDER_CALL, TOOL)]
+    by_id = {node.light.span_id: node for node in calls}
+    leader: dict[str, str] = {node.light.span_id: node.light.span_id for node in calls}
+
+    def find(span_id: str) -> str:
+        while leader[span_id] != span_id:
+            leader[span_id] = leader[leader[span_id]]
+            span_id = leader[span_id]
+        return span_id
+
+    def join(one: _Node, other: _Node) -> None:
+        first, second = find(one.light.span_id), find(other.light.span_id)
+        if first != second:
+            low, high = sorted((by_id[first], by_id[second]), key=lambda node: (node.depth, *node.key))
+            leader[high.light.span_id] = low.light.span_id
+
+    directly_below: dict[str, list[_Node]] = defaultdict(list)
+    for node in calls:
+        above = _enclosing_call(node)
+        if above is not None:
+            directly_below[above.light.span_id].append(node)
+    restating: set[str] = set()
+    for span_id, below in directly_below.items():
+        outer = by_id[span_id]
+        same_kind = [node for node in below if node.light.role == outer.light.role]
+        if outer.light.role == TOOL:
+            for node in same_kind:
+                if _same_tool_call(outer, node):
+                    join(outer, node)
+        elif len(same_kind) == 1 and _same_model(outer, same_kind[0]):
+            join(outer, same_kind[0])
+        elif same_kind:
+            restating.add(span_id)  # several calls of its own below: it only sums them up
+    for key in ("response_id", "tool_call_id"):
+        shared: dict[tuple[str, str, str], list[_Node]] = defaultdict(list)
+        for node in calls:
+            if value := getattr(node.light, key):
+                passed = rows[node.light.span_id].step_span_id if key == "tool_call_id" else ""
+                shared[(node.light.role, value, passed)].append(node)
+        for same in shared.values():
+            same.sort(key=lambda node: node.key)
+            for one, other in zip(same, same[1:], strict=False):
+                if _overlap(one.light, other.light) and (key == "response_id" or _same_tool_call(one, other)):
+                    join(one, other)
+    groups: dict[str, list[_Node]] = defaultdict(list)
+    for node in calls:
+        if node.light.span_id not in restating:
+            representative = find(node.light.span_id)
+            if representative in restating:
+                representative = node.light.span_id
+            rows[node.light.span_id].call_span_id = representative
+            groups[representative].append(node)
+    return groups
+
+
+def _enclosing_call(node: _Node) -> _Node | None:
+    """The call right above, with no pass and no other kind of call in between."""
+    above = node.parent
+    while above is not None and above.part == node.part:
+        if above.light.role in (PROVIDER_CALL, TOOL):
+            return above if above.light.role == node.light.role else None
+        if above.light.role == STEP:
+            return None
+        above = above.parent
+    return None
+
+
+def _same_model(outer: _Node, inner: _Node) -> bool:
+    one = {outer.light.request_model, outer.light.response_model} - {""}
+    other = {inner.light.request_model, inner.light.response_model} - {""}
+    return not one or not other or bool(one & other)
+
+
+def _same_tool_call(one: _Node, other: _Node) -> bool:
+    return bool(one.light.tool_call_id) and one.light.tool_call_id == other.light.tool_call_id
+
+
+def _overlap(one: Light, other: Light) -> bool:
+    end, other_end = (light.end_ns or 2**63 for light in (one, other))
+    return one.start_ns - SAME_CALL_NS <= other_end and other.start_ns - SAME_CALL_NS <= end
+
+
+# ------------------------------------------------------------------------------------------------------------- billing
+
+
+def _bill(nodes: list[_Node], rows: dict[str, Resolved], groups: dict[str, list[_Node]]) -> None:
+    """One record of each call is billed: the one with most usage figures, the innermost of equals. Usage on anything
+    above only restates it; where nothing below has usage, the innermost container counts once, as an aggregate."""
+    covered: set[str] = set()
+    for members in groups.values():
+        reporting = [node for node in members if _has_usage(node.light)]
+        if reporting:
+            chosen = max(reporting, key=lambda n: (_detail(n.light), n.depth, n.light.start_ns, n.light.span_id))
+            rows[chosen.light.span_id].billed = True
+            for node in members:
+                _cover(node, covered)
+    for node in sorted(nodes, key=lambda node: (-node.depth, *node.key)):
+        light, row = node.light, rows[node.light.span_id]
+        if light.span_id in covered or row.call_span_id or not _has_usage(light):
+            continue
+        row.billed, row.is_aggregate = True, True
+        _cover(node, covered)
+    for node in nodes:
+        row = rows[node.light.span_id]
+        if not row.billed:
+            row.cost_usd, row.cost_source = None, ""
+
+
+def _cover(node: _Node, covered: set[str]) -> None:
+    above: _Node | None = node
+    while above is not None and above.light.span_id not in covered:
+        covered.add(above.light.span_id)
+        above = above.parent
+
+
+def _has_usage(light: Light) -> bool:
+    return light.cost_usd is not None or light.input_tokens is not None or light.output_tokens is not None
+
+
+def _detail(light: Light) -> int:
+    return sum(getattr(light, name) is not None for name in USAGE) + (light.cost_source == "span")
+
+
+# -------------------------------------------------------------------------------------------------------------- passes
+
+
+def _match_requests(nodes: list[_Node], rows: dict[str, Resolved]) -> None:
+    """Which model answer asked for each tool call, and at which place: by call id, else by name and arguments in order."""
+    answers: dict[str, list[_Node]] = defaultdict(list)
+    tools: dict[str, list[_Node]] = defaultdict(list)
+    for node in sorted(nodes, key=lambda node: node.key):
+        row = rows[node.light.span_id]
+        if row.call_span_id:
+            if node.light.role == TOOL:
+                tools[row.step_span_id].append(node)
+            elif node.light.requested:
+                answers[row.step_span_id].append(node)
+    for step, called in tools.items():
+        asked = [
+            (answer, index, call)
+            for answer in answers[step]
+            for index, call in enumerate(answer.light.requested)
+            if rows[answer.light.span_id].call_span_id == answer.light.span_id or not _asked_above(answer, rows)
+        ]
+        taken: set[tuple[str, int]] = set()
+        for node in called:
+            row, light = rows[node.light.span_id], node.light
+            if row.call_span_id != light.span_id:
+                continue
+            before = [
+                each
+                for each in reversed(asked)
+                if each[0].light.start_ns <= light.start_ns and (each[0].light.span_id, each[1]) not in taken
+            ]
+            match = next((each for each in before if light.tool_call_id and each[2].id == light.tool_call_id), None)
+            if match is None and not light.tool_call_id:
+                named = [each for each in before if each[2].name == light.tool_name]
+                latest = [each for each in named if each[0] is named[0][0]] if named else []
+                same = [each for each in latest if each[2].arguments_sha256 == light.arguments_sha256]
+                match = min(same or latest, key=lambda each: each[1], default=None)
+            if match is not None:
+                taken.add((match[0].light.span_id, match[1]))
+                row.requested_by, row.requested_index = match[0].light.span_id, match[1]
+                row.tool_call_id = row.tool_call_id or match[2].id
+
+
+def _asked_above(answer: _Node, rows: dict[str, Resolved]) -> bool:
+    """Whether the same request's representative already lists the calls that this record repeats."""
+    above = answer.parent
+    representative = rows[answer.light.span_id].call_span_id
+    while above is not None:
+        if above.light.span_id == representative:
+            return bool(above.light.requested)
+        above = above.parent
+    return False
+
+
+def _choose_outputs(nodes: list[_Node], rows: dict[str, Resolved]) -> None:
+    """Which span's output stands for each pass: the pass's own (outermost first), else that of its last model call."""
+    best: dict[tuple[str, str, str, int | None, int | None], tuple[tuple[int, int, int, str], str]] = {}
+    for node in nodes:
+        light, row = node.light, rows[node.light.span_id]
+        if not light.has_output or light.role not in (STEP, PROVIDER_CALL) or light.operation == "embeddings":
+            continue
+        if light.role == PROVIDER_CALL and not row.call_span_id:
+            continue
+        rank = (
+            (1, -node.depth, -light.start_ns, light.span_id)
+            if light.role == STEP
+            else (0, light.start_ns, -node.depth, light.span_id)
+        )
+        key = (row.step_span_id, row.step_id, row.agent_id, row.pass_seq, row.attempt)
+        if key not in best or rank > best[key][0]:
+            best[key] = (rank, light.span_id)
+    for _, span_id in best.values():
+        rows[span_id].stands = True
+
+
+# ------------------------------------------------------------------------------------------------------------- summary
+
+
+def _summary(
+    name: str,
+    run_id: str,
+    trace_id: str,
+    root: _Node,
+    nodes: list[_Node],
+    rows: dict[str, Resolved],
+    groups: dict[str, list[_Node]],
+) -> RunPart:
+    lights = [node.light for node in nodes]
+    part = RunPart(trace_id, name, run_id, root_span_id=root.light.span_id)
+    part.original_run_id = next(
+        (light.labels["original_run_id"] for light in lights if "original_run_id" in light.labels), ""
+    )
+    part.name = (
+        root.light.run_name or next((light.run_name for light in lights if light.run_name), "") or root.light.name
+    )
+    part.is_root = root.light.role == FLOW_RUN
+    part.status = {"running": "running", "failed": "failed"}.get(root.light.status, "complete")
+    part.error = root.light.error if root.light.status == "failed" else ""
+    part.start_ns = min(light.start_ns for light in lights)
+    part.end_ns = max(light.end_ns for light in lights)
+    part.open_spans = sum(light.status == "running" for light in lights)
+    if part.open_spans:
+        part.status = "running"
+    part.span_count, part.role_spans = len(lights), sum(bool(light.role) for light in lights)
+    part.failed_spans = sum(light.status == "failed" for light in lights)
+    part.agents = tuple(dict.fromkeys(row.agent_id for row in _by_start(rows.values()) if row.agent_id))
+    counts = Counter(light.role for light in lights if light.role and light.role not in (PROVIDER_CALL, TOOL))
+    for span_id in groups:
+        counts[rows[span_id].role] += 1
+    part.counts = dict(sorted(counts.items()))
+    for key in USAGE:
+        known = [value for row in rows.values() if row.billed and (value := getattr(row, key)) is not None]
+        setattr(part, key, sum(known) if known else None)
+    costs = [row.cost_usd for row in rows.values() if row.billed and row.cost_usd is not None]
+    part.cost_usd = sum(costs, Decimal(0)) if costs else None
+    for members in groups.values():
+        if members[0].light.role != PROVIDER_CALL or all(node.light.status != "succeeded" for node in members):
+            continue
+        billed = [rows[node.light.span_id] for node in members if rows[node.light.span_id].billed]
+        part.calls_succeeded += 1
+        part.calls_with_usage += bool(billed)
+        part.calls_without_cost += not any(row.cost_usd is not None for row in billed)
+    first = [root.light, *lights]
+    part.conversation_id = next((light.conversation_id for light in first if light.conversation_id), "")
+    part.use_case_id = next((light.use_case_id for light in first if light.use_case_id), "")
+    part.user_id = next((light.user_id for light in first if light.user_id), "")
+    part.trigger = next((light.labels["trigger"] for light in first if "trigger" in light.labels), "manual")
+    part.last_stored_ns = max(light.stored_at_ns for light in lights)
+    return part
+
+
+def _by_start(rows: Iterable[Resolved]) -> list[Resolved]:
+    return sorted(rows, key=lambda row: (row.start_ns, row.span_id))

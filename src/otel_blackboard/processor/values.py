@@ -1,0 +1,162 @@
+"""Attribute values as JSON text, without loss.
+
+What JSON cannot say is tagged: bytes `{"$bytes": base64}`, a string that is not UTF-8 the same with
+`"$invalid": "utf-8"`, NaN and infinities `{"$double": "NaN"}`. A map of the sender that has such a key itself gets one
+more `$` before it.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import re
+from typing import Any, cast
+
+import orjson
+
+from otel_blackboard.records import DUPLICATES, Attributes, InvalidText, Value
+
+BYTES, INVALID, DOUBLE, CONTENT = "$bytes", "$invalid", "$double", "$content"
+_RESERVED = re.compile(r"\$+(bytes|invalid|double|content)")
+_PLAIN = (str, int, bool, type(None))
+
+
+def plain(value: Value) -> Any:
+    """The value as JSON can say it, tagged where it cannot."""
+    if isinstance(value, _PLAIN):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else {DOUBLE: _spell(value)}
+    if isinstance(value, bytes):
+        tagged = {BYTES: base64.b64encode(value).decode()}
+        return tagged | {INVALID: "utf-8"} if isinstance(value, InvalidText) else tagged
+    if isinstance(value, list):
+        return [plain(item) for item in value]
+    return {_escape(key): plain(item) for key, item in value.items()}
+
+
+def restore(value: Any) -> Value:
+    """The inverse of plain()."""
+    if isinstance(value, list):
+        return [restore(item) for item in value]
+    if isinstance(value, dict):
+        if isinstance(value.get(BYTES), str):
+            data = base64.b64decode(value[BYTES])
+            return InvalidText(data) if INVALID in value else data
+        if DOUBLE in value:
+            return float(value[DOUBLE])
+        return {_unescape(key): restore(item) for key, item in value.items()}
+    return cast(Value, value)
+
+
+def to_json(value: Value) -> str:
+    """Compact JSON text, keys in the order sent."""
+    return orjson.dumps(plain(value)).decode()
+
+
+def attributes_json(attributes: Attributes) -> str:
+    # Most attribute maps are flat and plain: orjson takes them as they are, without a walk.
+    for key, value in attributes.items():
+        if not isinstance(value, _PLAIN) or key[:1] == "$":
+            return orjson.dumps({_escape(k): plain(v) for k, v in attributes.items()}).decode()
+    return orjson.dumps(attributes).decode()
+
+
+def content_bytes(value: Value) -> tuple[bytes, str]:
+    """What goes to the body store for a value, and its encoding: text and bytes stay exactly as received."""
+    if isinstance(value, str):
+        return value.encode(), "text"
+    if isinstance(value, bytes):
+        return bytes(value), "bytes"
+    return to_json(value).encode(), "json"
+
+
+def first_text(value: Value) -> str:
+    """The value as an identifier or label: text as it is, numbers as text, anything else nothing."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, InvalidText):
+        return value.decode(errors="backslashreplace")
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return ""
+    return str(value)
+
+
+def whole_number(value: Value) -> int | None:
+    """A count, whichever of OTLP's types it came as. Negative, fractional, absurd and unreadable counts are unknown."""
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, str):
+        try:
+            value = float(value) if not value.strip().isdigit() else int(value)
+        except ValueError:
+            return None
+    if isinstance(value, float):
+        if not math.isfinite(value) or value != int(value):
+            return None
+        value = int(value)
+    return value if isinstance(value, int) and 0 <= value < 2**53 else None
+
+
+def truth(value: Value) -> bool:
+    return value is True or (isinstance(value, str) and value.lower() == "true") or (type(value) is int and value == 1)
+
+
+def parsed(value: Value) -> Any:
+    """A structured value, also where it came as JSON text (or as JSON text inside JSON text). Other text stays text."""
+    for _ in range(2):
+        if not isinstance(value, str) or value[:1] not in '[{"':
+            break
+        try:
+            value = orjson.loads(value)
+        except (orjson.JSONDecodeError, RecursionError):
+            break
+    return value
+
+
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|\s+', re.DOTALL)
+
+
+def compact(text: str) -> str:
+    """JSON text without white space and with non-ASCII characters unescaped; numbers, key order and repeats as sent.
+
+    Text that is no JSON becomes one JSON string. Lone surrogates stay escaped, for they are no characters.
+    """
+    try:
+        json.loads(text, parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        return _string(text)
+    return _TOKEN.sub(lambda token: _string(json.loads(token[0], strict=False)) if token[0][0] == '"' else "", text)
+
+
+def sorted_keys(text: str) -> str:
+    """JSON text in one canonical form: equal where two JSON texts say the same."""
+    try:
+        return json.dumps(json.loads(text, parse_constant=_refuse), sort_keys=True, separators=(",", ":"))
+    except (ValueError, RecursionError):
+        return json.dumps(text)
+
+
+def without_duplicates(attributes: Attributes) -> Attributes:
+    return {key: value for key, value in attributes.items() if key != DUPLICATES}
+
+
+def _string(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False).encode("utf-8", "backslashreplace").decode()
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is no JSON")
+
+
+def _spell(value: float) -> str:
+    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+
+
+def _escape(key: str) -> str:
+    return "$" + key if _RESERVED.fullmatch(key) else key
+
+
+def _unescape(key: str) -> str:
+    return key[1:] if key.startswith("$$") and _RESERVED.fullmatch(key) else key
