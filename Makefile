@@ -1,0 +1,55 @@
+# make demo    a real agent run, and what the service made of it       make lint    formatting, lint, types
+# make test    installs and passes the tests                           make bench   measures against the budgets
+# make clean   removes the environment and caches, never data
+#
+# Each makes .venv with PYTHON and installs what it needs there, again only when pyproject.toml has changed.
+
+PYTHON ?= python3
+VENV ?= .venv
+PYTEST_ARGS ?=
+DEMO_ARGS ?=
+BENCH_ARGS ?=
+
+bin := $(VENV)/bin
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export PIP_ROOT_USER_ACTION := ignore
+export PIP_NO_INPUT := 1
+
+.PHONY: demo test lint bench clean
+.DEFAULT_GOAL := demo
+.DELETE_ON_ERROR:
+
+demo: $(VENV)/.embedded
+	@$(bin)/otel-blackboard demo $(DEMO_ARGS)
+
+test: $(VENV)/.test
+	$(bin)/python -m pytest $(PYTEST_ARGS)
+
+lint: $(VENV)/.lint
+	$(bin)/ruff check
+	$(bin)/ruff format --check
+	$(bin)/mypy
+
+bench: $(VENV)/.test
+	$(bin)/python -m bench $(BENCH_ARGS)
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
+
+# One rule for the extras of pyproject.toml, each with its stamp. Types are checked against the server's libraries.
+$(VENV)/.embedded: extras := embedded
+$(VENV)/.test: extras := test
+$(VENV)/.lint: extras := embedded,lint
+$(VENV)/.embedded $(VENV)/.test $(VENV)/.lint: pyproject.toml | $(bin)/python
+	@echo "Installing otel-blackboard[$(extras)] into $(VENV) …"
+	@$(bin)/python -m pip install --quiet --editable '.[$(extras)]'
+	@touch $@
+
+$(bin)/python:
+	@command -v $(PYTHON) >/dev/null || { \
+	    echo "$(PYTHON) is not on this machine. Install Python 3.11 or newer, or name one: make PYTHON=/path/to/python3"; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	    echo "otel-blackboard needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) --version 2>&1)."; \
+	    echo "Name another one: make PYTHON=python3.12"; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); \
+	    echo "$(PYTHON) could not make a virtual environment. On Debian and Ubuntu: apt install python3-venv"; exit 1; }

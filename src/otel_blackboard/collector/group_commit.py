@@ -1,0 +1,110 @@
+"""Group commit: a flush starts at once when idle, and otherwise takes all that came while the last one ran.
+
+`submit` is the only way in. Its future completes when the arrival is stored, derived and visible to the next query.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from concurrent.futures import Future
+from typing import Protocol
+
+from otel_blackboard.collector.arrival import Arrival, QueueFull, ShuttingDown, StoreUnavailable
+from otel_blackboard.config import Settings
+from otel_blackboard.exporter.flush import StoreFailed
+from otel_blackboard.records import LogRecord, Span, Tenant
+
+log = logging.getLogger(__name__)
+
+
+class Flusher(Protocol):
+    def flush(self, spans: list[tuple[Tenant, Span]], logs: list[tuple[Tenant, LogRecord]]) -> None: ...
+
+
+class GroupCommit:
+    def __init__(self, exporter: Flusher, settings: Settings) -> None:
+        self._exporter, self._settings = exporter, settings
+        self._waiting: deque[tuple[Arrival, Future[None]]] = deque()
+        self._bytes = 0
+        self._closing = False
+        self._changed = threading.Condition()
+        self.flushes = 0
+        self.failed_flushes = 0
+        self._thread = threading.Thread(target=self._run, name="group-commit", daemon=True)
+        self._thread.start()
+
+    @property
+    def waiting_bytes(self) -> int:
+        return self._bytes
+
+    def submit(self, arrival: Arrival) -> Future[None]:
+        """Raises QueueFull or ShuttingDown at once; the future fails with StoreUnavailable when a store fails."""
+        future: Future[None] = Future()
+        with self._changed:
+            if self._closing:
+                raise ShuttingDown
+            if self._bytes and self._bytes + arrival.size > self._settings.max_queue_bytes:
+                raise QueueFull
+            self._waiting.append((arrival, future))
+            self._bytes += arrival.size
+            self._changed.notify()
+        return future
+
+    def close(self) -> bool:
+        """Takes nothing more, finishes what was taken. False when that did not end in `shutdown_timeout`."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify()
+        self._thread.join(self._settings.shutdown_timeout)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                while not self._waiting and not self._closing:
+                    self._changed.wait()
+                if not self._waiting:
+                    return
+                batch = self._take()
+            self._commit(batch)
+            with self._changed:
+                self._bytes -= sum(arrival.size for arrival, _ in batch)
+
+    def _take(self) -> list[tuple[Arrival, Future[None]]]:
+        batch = [self._waiting.popleft()]
+        size = batch[0][0].size
+        while self._waiting and size + self._waiting[0][0].size <= self._settings.flush_bytes:
+            batch.append(self._waiting.popleft())
+            size += batch[-1][0].size
+        return batch
+
+    def _commit(self, batch: list[tuple[Arrival, Future[None]]]) -> None:
+        self.flushes += 1
+        try:
+            self._exporter.flush(
+                [item for arrival, _ in batch for item in arrival.spans],
+                [item for arrival, _ in batch for item in arrival.logs],
+            )
+        except StoreFailed as error:
+            self.failed_flushes += 1
+            log.warning("flush failed, senders are asked to send again: %s", error)
+            _fail(batch, StoreUnavailable(str(error)))
+        except Exception as error:
+            self.failed_flushes += 1
+            if len(batch) == 1:
+                log.exception("a request could not be stored")
+                _fail(batch, error)
+                return
+            log.warning("a flush of %d requests failed (%s); each is tried alone", len(batch), type(error).__name__)
+            for alone in batch:
+                self._commit([alone])
+        else:
+            for _, future in batch:
+                future.set_result(None)
+
+
+def _fail(batch: list[tuple[Arrival, Future[None]]], error: Exception) -> None:
+    for _, future in batch:
+        future.set_exception(error)

@@ -1,0 +1,151 @@
+"""ClickHouse through clickhouse-connect: chDB in process, or a server by DSN. One SQL dialect, one code path."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib.resources import files
+from queue import Empty, LifoQueue
+from typing import Any
+from urllib.parse import urlsplit
+
+import clickhouse_connect
+from clickhouse_connect.driver.client import Client
+from clickhouse_connect.driver.exceptions import ClickHouseError
+
+from otel_blackboard.config import Settings
+from otel_blackboard.exporter.tables import Column
+
+OLDEST_SERVER = (26, 3)
+"""The text index and FINAL with skip indexes need it."""
+
+PINNED = {
+    # So FINAL never shows an old row: versions of one key lie in several partitions (days of receipt).
+    "do_not_merge_across_partitions_select_final": 0,
+    "use_skip_indexes_if_final": 1,
+    "use_skip_indexes_if_final_exact_mode": 1,
+}
+
+
+class StoreError(Exception):
+    """The row store cannot be used. The message says where, why and what to do; it holds no secret."""
+
+
+def where(settings: Settings) -> str:
+    """The store in words, without credentials."""
+    if not settings.clickhouse:
+        return f"chDB in {settings.data / 'rows'}"
+    parts = urlsplit(settings.clickhouse)
+    return f"ClickHouse at {parts.hostname}:{parts.port or 8123}"
+
+
+def connect(settings: Settings, database: str | None = None, extra: Mapping[str, Any] | None = None) -> Client:
+    """One client. Each role or thread takes its own: a client answers one query at a time."""
+    options: dict[str, Any] = dict(PINNED) | dict(extra or {})
+    name = settings.database if database is None else database
+    try:
+        if settings.clickhouse:
+            return clickhouse_connect.get_client(
+                dsn=settings.clickhouse, database=name, settings=options, connect_timeout=3, send_receive_timeout=60,
+                autogenerate_session_id=False, query_retries=0,
+            )  # fmt: skip
+        folder = settings.data / "rows"
+        folder.mkdir(parents=True, exist_ok=True)
+        return clickhouse_connect.get_client(interface="chdb", path=str(folder), database=name, settings=options)
+    except Exception as error:  # each driver raises its own kinds
+        raise StoreError(_advice(settings, error)) from error
+
+
+def _advice(settings: Settings, error: Exception) -> str:
+    text = str(error).split("\n")[0][:300]
+    if settings.clickhouse and (password := urlsplit(settings.clickhouse).password):
+        text = text.replace(password, "***")
+    if "Cannot lock file" in text or "lock file" in text:
+        return f"{where(settings)}: another process owns this folder. Stop it, or give --data another folder."
+    return f"{where(settings)}: {text}. Check --clickhouse (or --data) and that the server answers."
+
+
+def prepare(settings: Settings) -> None:
+    """Makes the database and brings its schema up to date; refuses a store that is newer than this code."""
+    bootstrap = connect(settings, database="default")
+    try:
+        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,63}", settings.database):
+            raise StoreError(f"database name {settings.database!r} is not an identifier; set BLACKBOARD_DATABASE")
+        bootstrap.command(f"CREATE DATABASE IF NOT EXISTS {settings.database} ENGINE = Atomic")
+    except ClickHouseError as error:
+        raise StoreError(_advice(settings, error)) from error
+    finally:
+        bootstrap.close()
+    client = connect(settings)
+    try:
+        migrate(client)
+    finally:
+        client.close()
+
+
+def migrations() -> list[tuple[int, str, str]]:
+    """(number, name, SQL), in order."""
+    folder = files("otel_blackboard.exporter") / "migrations"
+    found = [entry for entry in folder.iterdir() if entry.name.endswith(".sql")]
+    return sorted((int(entry.name[:4]), entry.name, entry.read_text()) for entry in found)
+
+
+def migrate(client: Client) -> None:
+    client.command(
+        "CREATE TABLE IF NOT EXISTS migrations (number UInt32, name String, applied_at DateTime DEFAULT now()) "
+        "ENGINE = MergeTree ORDER BY number"
+    )
+    applied = {row[0] for row in client.query("SELECT number FROM migrations").result_rows}
+    known = migrations()
+    newer = sorted(applied - {number for number, _, _ in known})
+    if newer:
+        raise StoreError(f"the store has migration {newer[-1]}, this version knows {known[-1][0]}: use a newer version")
+    for number, name, sql in known:
+        if number in applied:
+            continue
+        for statement in re.split(r"(?m)^;$", sql):
+            if statement.strip() and not all(line.startswith("--") for line in statement.strip().splitlines()):
+                client.command(statement)
+        client.insert("migrations", [[number, name]], column_names=["number", "name"])
+
+
+def insert(client: Client, table: str, columns: Sequence[Column], values: Sequence[Sequence[Any]]) -> None:
+    """One block, column by column. Types are given, so that no DESCRIBE goes first."""
+    client.insert(
+        table,
+        values,
+        column_names=[column.name for column in columns],
+        column_type_names=[column.type for column in columns],
+        column_oriented=True,
+    )
+
+
+class ClientPool:
+    """Clients for readers: as many as are in use at once, each by one thread at a time."""
+
+    def __init__(self, settings: Settings, extra: Mapping[str, Any] | None = None) -> None:
+        self._settings, self._extra = settings, extra
+        self._idle: LifoQueue[Client] = LifoQueue()
+        self._all: list[Client] = []
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def client(self) -> Iterator[Client]:
+        try:
+            client = self._idle.get_nowait()
+        except Empty:
+            client = connect(self._settings, extra=self._extra)
+            with self._lock:
+                self._all.append(client)
+        try:
+            yield client
+        finally:
+            self._idle.put(client)
+
+    def close(self) -> None:
+        with self._lock:
+            for client in self._all:
+                client.close()
+            self._all.clear()

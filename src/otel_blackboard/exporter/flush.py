@@ -1,0 +1,381 @@
+"""One flush: put bodies → insert spans ‖ artifacts ‖ logs → read back → resolve → insert resolved ‖ run_parts.
+
+When `Exporter.flush` returns, everything given is stored, derived and visible to the next query. When it raises, the
+senders are asked to send again; the keys make that harmless.
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import UTC, date, datetime
+from typing import Any
+
+import orjson
+from clickhouse_connect.driver.client import Client
+from clickhouse_connect.driver.exceptions import ClickHouseError
+
+from otel_blackboard.config import Settings
+from otel_blackboard.exporter.bodies import BodyError, BodyStore
+from otel_blackboard.exporter.clickhouse import StoreError, connect, insert
+from otel_blackboard.exporter.packs import pack, write_packs
+from otel_blackboard.exporter.tables import (
+    LIGHT,
+    LOG_LIGHT,
+    TABLES,
+    bodies_text,
+    column_values,
+    names,
+    read_records,
+)
+from otel_blackboard.exporter.trace_cache import CachedTrace, TraceCache
+from otel_blackboard.processor.reading import LogReading, SpanReading, read_log, read_span
+from otel_blackboard.processor.tree import READER_VERSION, resolve
+from otel_blackboard.processor.values import attributes_json
+from otel_blackboard.records import (
+    ArtifactRow,
+    Body,
+    Light,
+    LogLight,
+    LogRecord,
+    Resolved,
+    Resource,
+    RunPart,
+    Scope,
+    Span,
+    Tenant,
+)
+
+log = logging.getLogger(__name__)
+
+# DateTime64(9) holds 1900 to 2262; the raw nanoseconds stand beside it.
+_LATEST_NS = 2**63 - 1
+
+
+class StoreFailed(Exception):
+    """Rows or bodies could not be stored; nothing of the flush is promised."""
+
+
+class Exporter:
+    """Writes. One flush at a time; each insert has a client of its own, for a client answers one query at a time."""
+
+    def __init__(self, settings: Settings, bodies: BodyStore, clock_ns: Callable[[], int] = time.time_ns) -> None:
+        self._settings, self._bodies, self._clock_ns = settings, bodies, clock_ns
+        self._clients: dict[str, Client] = {
+            role: connect(settings) for role in ("spans", "logs", "artifacts", "resolved", "run_parts", "read")
+        }
+        self._pool = ThreadPoolExecutor(max_workers=8, thread_name_prefix="flush")
+        self._cache = TraceCache()
+        self.derivation_failures = 0
+
+    def close(self) -> None:
+        self._pool.shutdown()
+        for client in self._clients.values():
+            client.close()
+
+    def warm_up(self) -> None:
+        """The first insert of a process costs seconds in chDB: spend them before anyone waits."""
+        self._clients["spans"].command("CREATE TABLE IF NOT EXISTS warm_up (n UInt8) ENGINE = Null")
+        insert(self._clients["spans"], "warm_up", _WARM, [[1]])
+        self._clients["spans"].query("SELECT 1")
+
+    def flush(self, spans: Sequence[tuple[Tenant, Span]], logs: Sequence[tuple[Tenant, LogRecord]]) -> None:
+        """Stores and derives all of it. Raises StoreFailed when a store fails."""
+        now_ns = self._clock_ns()
+        today = datetime.fromtimestamp(now_ns / 1e9, tz=UTC).date()
+        try:
+            span_readings = [(tenant, self._read(tenant, span)) for tenant, span in spans]
+            log_readings = [(tenant, read_log(tenant, record)) for tenant, record in logs]
+            readings: list[tuple[Tenant, SpanReading | LogReading]] = [*span_readings, *log_readings]
+            for _, reading in readings:
+                reading.light.stored_at_ns = now_ns
+            bodies = self._put_bodies(readings, today)
+            self._store(span_readings, log_readings, bodies, today)
+            self._derive(span_readings, log_readings, today)
+        except (BodyError, ClickHouseError, StoreError, OSError) as error:
+            self._cache.clear()
+            raise StoreFailed(str(error).split("\n")[0][:500]) from error
+        except BaseException:
+            self._cache.clear()
+            raise
+
+    def _read(self, tenant: Tenant, span: Span) -> SpanReading:
+        try:
+            return read_span(tenant, span)
+        except Exception:
+            # A fault of ours must not cost the sender its span: it is stored without a role, and counted.
+            self.derivation_failures += 1
+            log.exception("a span could not be read; it is stored without a role")
+            bare = copy.copy(span)
+            bare.attributes = {
+                "blackboard.derivation_failed": True,
+                "attributes": attributes_json(span.attributes),
+            }
+            bare.events, bare.links = [], []
+            return read_span(tenant, bare)
+
+    # ------------------------------------------------------------------------------------------------------- storing
+
+    def _put_bodies(self, readings: Sequence[tuple[Tenant, SpanReading | LogReading]], today: date) -> list[list[Body]]:
+        """Packs all content, side by side with nothing else: rows must never name a body that is not there."""
+        contents = [content for _, reading in readings for content in reading.contents]
+        packed = pack(contents, today)
+        write_packs(self._bodies, packed.packs, self._pool)
+        found, place = [], 0
+        for _, reading in readings:
+            found.append(packed.bodies[place : place + len(reading.contents)])
+            place += len(reading.contents)
+        return [list(bodies) for bodies in found]
+
+    def _store(
+        self,
+        spans: Sequence[tuple[Tenant, SpanReading]],
+        logs: Sequence[tuple[Tenant, LogReading]],
+        bodies: list[list[Body]],
+        today: date,
+    ) -> None:
+        artifacts: list[tuple[Tenant, ArtifactRow]] = []
+        readings: list[tuple[Tenant, SpanReading | LogReading]] = [*spans, *logs]
+        for (tenant, reading), own in zip(readings, bodies, strict=True):
+            for draft in reading.drafts:
+                draft.row.bodies = tuple(own[index] for index in draft.contents)
+                artifacts.append((tenant, draft.row))
+        texts = _Texts()
+        jobs = []
+        if spans:
+            values = _tenants(spans) + column_values([r.light for _, r in spans], LIGHT)
+            values += _span_values([r for _, r in spans], bodies[: len(spans)], texts)
+            jobs.append(self._insert("spans", values, [r.span.start_ns for _, r in spans], today))
+        if logs:
+            values = _tenants(logs) + column_values([r.light for _, r in logs], LOG_LIGHT)
+            values += _log_values([r for _, r in logs], bodies[len(spans) :], texts)
+            jobs.append(self._insert("logs", values, [r.light.time_ns for _, r in logs], today))
+        if artifacts:
+            rows = [row for _, row in artifacts]
+            values = _tenants(artifacts) + column_values(rows, TABLES["artifacts"][2:-2])
+            jobs.append(self._insert("artifacts", values, [row.time_ns for row in rows], today))
+        _finish(jobs)
+
+    def _insert(
+        self, table: str, values: list[list[Any]], times: Iterable[int], today: date, deleted: list[int] | None = None
+    ) -> Future[None]:
+        columns = TABLES[table]
+        count = len(values[0])
+        values += [[today] * count, [min(time_ns, _LATEST_NS) for time_ns in times]]
+        if columns[-1].name == "is_deleted":
+            values.append(deleted or [0] * count)
+        return self._pool.submit(insert, self._clients[table], table, columns, values)
+
+    # ------------------------------------------------------------------------------------------------------ deriving
+
+    def _derive(
+        self, spans: Sequence[tuple[Tenant, SpanReading]], logs: Sequence[tuple[Tenant, LogReading]], today: date
+    ) -> None:
+        touched: dict[Tenant, dict[str, tuple[list[Light], list[LogLight]]]] = defaultdict(dict)
+        for tenant, reading in spans:
+            touched[tenant].setdefault(reading.light.trace_id, ([], []))[0].append(reading.light)
+        for tenant, log_reading in logs:
+            if log_reading.light.trace_id:
+                touched[tenant].setdefault(log_reading.light.trace_id, ([], []))[1].append(log_reading.light)
+        resolved: list[tuple[Tenant, Resolved]] = []
+        parts: list[tuple[Tenant, RunPart]] = []
+        gone: list[tuple[Tenant, RunPart]] = []
+        version = 0
+        for tenant, traces in touched.items():
+            version, known = self._read_back(tenant, traces)
+            for trace_id, trace in known.items():
+                rows, run_parts = self._resolve(trace)
+                resolved += [(tenant, row) for row in rows if trace.resolved.get(row.span_id) != row]
+                parts += [(tenant, part) for part in run_parts]
+                names_now = {part.part for part in run_parts}
+                gone += [(tenant, RunPart(trace_id, name, "")) for name in sorted(trace.parts - names_now)]
+                trace.resolved, trace.parts = {row.span_id: row for row in rows}, names_now
+                self._cache.put((tenant, trace_id), trace)
+        jobs = []
+        if resolved:
+            values = self._derived_values("resolved", resolved, version)
+            jobs.append(self._insert("resolved", values, [row.start_ns for _, row in resolved], today))
+        if parts or gone:
+            both = [*parts, *gone]
+            values = self._derived_values("run_parts", both, version)
+            deleted = [0] * len(parts) + [1] * len(gone)
+            jobs.append(self._insert("run_parts", values, [part.start_ns for _, part in both], today, deleted))
+        _finish(jobs)
+
+    def _resolve(self, trace: CachedTrace) -> tuple[list[Resolved], list[RunPart]]:
+        # Log records complete the light rows they belong to: work on copies, for the cache holds what was stored.
+        lights = [copy.copy(light) for light in trace.spans.values()]
+        try:
+            return resolve(lights, trace.logs.values())
+        except Exception:
+            self.derivation_failures += 1
+            log.exception("a trace could not be derived; its spans are stored")
+            rows = [
+                Resolved(light.trace_id, light.span_id, run_id=f"run_{light.trace_id}", name=light.name,
+                         start_ns=light.start_ns, end_ns=light.end_ns, labels={"derivation_failed": "true"})
+                for light in lights
+            ]  # fmt: skip
+            if not lights:
+                return [], []
+            first = lights[0]
+            return rows, [
+                RunPart(first.trace_id, "", f"run_{first.trace_id}", name=first.name, status="complete",
+                        start_ns=min(light.start_ns for light in lights), end_ns=max(light.end_ns for light in lights),
+                        span_count=len(lights), role_spans=sum(bool(light.role) for light in lights),
+                        error="this trace could not be derived")
+            ]  # fmt: skip
+
+    def _derived_values(self, table: str, rows: Sequence[tuple[Tenant, Any]], version: int) -> list[list[Any]]:
+        columns = [c for c in TABLES[table][2:] if c.name not in _ADDED]
+        values = _tenants(rows) + column_values([row for _, row in rows], columns)
+        return [*values, [version] * len(rows), [READER_VERSION] * len(rows)]
+
+    def _read_back(
+        self, tenant: Tenant, traces: dict[str, tuple[list[Light], list[LogLight]]]
+    ) -> tuple[int, dict[str, CachedTrace]]:
+        """The whole of each touched trace, and the server's time inside the query that saw it."""
+        client = self._clients["read"]
+        parameters = {"organization": tenant.organization_id, "project": tenant.project_id, "traces": list(traces)}
+        result = client.query(_CHECK, parameters=parameters)
+        version = max((int(row[1]) for row in result.result_rows), default=0)
+        stored: dict[str, tuple[int, int, int, int]] = {}
+        for trace_id, _, count, digest, is_log in result.result_rows:
+            spans, span_hash, log_count, log_hash = stored.get(trace_id, (0, 0, 0, 0))
+            if is_log:
+                log_count, log_hash = int(count), int(digest)
+            else:
+                spans, span_hash = int(count), int(digest)
+            stored[trace_id] = (spans, span_hash, log_count, log_hash)
+        known: dict[str, CachedTrace] = {}
+        missing: list[str] = []
+        for trace_id, (lights, log_lights) in traces.items():
+            trace = self._cache.get((tenant, trace_id)) or CachedTrace()
+            for light in lights:
+                trace.put(light)
+            for log_light in log_lights:
+                trace.put_log(log_light)
+            if trace.check() == stored.get(trace_id, (0, 0, 0, 0)):
+                known[trace_id] = trace
+            else:
+                missing.append(trace_id)
+        if missing:
+            known |= self._read_whole(client, parameters | {"traces": missing})
+        return version, {trace_id: known[trace_id] for trace_id in traces if trace_id in known}
+
+    def _read_whole(self, client: Client, parameters: dict[str, Any]) -> dict[str, CachedTrace]:
+        found: dict[str, CachedTrace] = defaultdict(CachedTrace)
+
+        def rows_of(table: str, columns: str) -> Sequence[Sequence[Any]]:
+            query = _READ.format(columns=columns, table=table)
+            rows: Sequence[Sequence[Any]] = client.query(query, parameters=parameters).result_rows
+            return rows
+
+        for light in read_records(Light, LIGHT, rows_of("spans", names(LIGHT))):
+            found[light.trace_id].put(light)
+        for log_light in read_records(LogLight, LOG_LIGHT, rows_of("logs", names(LOG_LIGHT))):
+            found[log_light.trace_id].put_log(log_light)
+        for trace_id, part in rows_of("run_parts", "trace_id, part"):
+            found[trace_id].parts.add(part)
+        return dict(found)
+
+
+_OF_TRACES = (
+    "WHERE organization_id = {organization:String} AND project_id = {project:String} "
+    "AND trace_id IN {traces:Array(String)}"
+)
+_CHECK = " UNION ALL ".join(
+    f"SELECT trace_id, toUnixTimestamp64Nano(now64(9)) AS at, count() AS rows, "
+    f"groupBitXor(reinterpretAsUInt64(version)) AS digest, {is_log} AS is_log "
+    f"FROM {table} FINAL {_OF_TRACES} GROUP BY trace_id"
+    for table, is_log in (("spans", 0), ("logs", 1))
+)
+_READ = "SELECT {columns} FROM {table} FINAL " + _OF_TRACES.replace("{", "{{").replace("}", "}}")
+_ADDED = frozenset(("version", "reader_version", "stored", "start_time", "is_deleted"))
+_WARM = (TABLES["spans"][0]._replace(name="n", type="UInt8"),)
+
+
+class _Texts:
+    """Resources and scopes as JSON, each once a flush: all spans of a request share a few."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, str] = {}
+
+    def resource(self, resource: Resource) -> str:
+        if (text := self._known.get(id(resource))) is None:
+            extra: dict[str, Any] = {"schema_url": resource.schema_url} if resource.schema_url else {}
+            if resource.dropped_attributes_count:
+                extra["dropped_attributes_count"] = resource.dropped_attributes_count
+            text = self._known[id(resource)] = _wrap(attributes_json(resource.attributes), extra)
+        return text
+
+    def scope(self, scope: Scope) -> str:
+        if (text := self._known.get(id(scope))) is None:
+            extra = {"name": scope.name, "version": scope.version, "schema_url": scope.schema_url,
+                     "dropped_attributes_count": scope.dropped_attributes_count}  # fmt: skip
+            text = self._known[id(scope)] = _wrap(
+                attributes_json(scope.attributes), {key: value for key, value in extra.items() if value}
+            )
+        return text
+
+
+def _wrap(attributes: str, extra: dict[str, Any]) -> str:
+    head = orjson.dumps(extra).decode()[:-1]
+    return f'{head}{"," if extra else ""}"attributes":{attributes}}}'
+
+
+def _tenants(rows: Sequence[tuple[Tenant, Any]]) -> list[list[Any]]:
+    return [[tenant.organization_id for tenant, _ in rows], [tenant.project_id for tenant, _ in rows]]
+
+
+def _span_values(readings: Sequence[SpanReading], bodies: Sequence[Sequence[Body]], texts: _Texts) -> list[list[Any]]:
+    spans = [reading.span for reading in readings]
+    return [
+        [span.kind & 0xFF for span in spans],
+        [span.status_code & 0xFF for span in spans],
+        [span.status_message for span in spans],
+        [span.trace_state for span in spans],
+        [span.flags & 0xFFFFFFFF for span in spans],
+        [span.end_ns for span in spans],
+        [reading.attributes for reading in readings],
+        [reading.events for reading in readings],
+        [reading.links for reading in readings],
+        [
+            _dropped(span.dropped_attributes_count, span.dropped_events_count, span.dropped_links_count)
+            for span in spans
+        ],
+        [texts.resource(span.resource) for span in spans],
+        [texts.scope(span.scope) for span in spans],
+        [bodies_text(own) for own in bodies],
+    ]
+
+
+def _log_values(readings: Sequence[LogReading], bodies: Sequence[Sequence[Body]], texts: _Texts) -> list[list[Any]]:
+    records = [reading.record for reading in readings]
+    return [
+        [record.observed_time_ns for record in records],
+        [record.severity_number & 0xFF for record in records],
+        [record.flags & 0xFFFFFFFF for record in records],
+        [reading.body for reading in readings],
+        [reading.attributes for reading in readings],
+        [_dropped(record.dropped_attributes_count) for record in records],
+        [texts.resource(record.resource) for record in records],
+        [texts.scope(record.scope) for record in records],
+        [bodies_text(own) for own in bodies],
+    ]
+
+
+def _dropped(attributes: int, events: int = 0, links: int = 0) -> str:
+    counts = {"attributes": attributes, "events": events, "links": links}
+    counts = {name: count for name, count in counts.items() if count}
+    return orjson.dumps(counts).decode() if counts else ""
+
+
+def _finish(jobs: Sequence[Future[None]]) -> None:
+    """Waits for all of them, then raises what one of them raised: none may still write when the flush is given up."""
+    errors = [error for job in jobs if (error := job.exception()) is not None]
+    if errors:
+        raise errors[0]
