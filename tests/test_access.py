@@ -171,7 +171,9 @@ class TestTenantWithKeys:
 
     def test_of_several_projects_one_must_be_named(self) -> None:
         assert tenant_of(self.several, names(project="ops"), {}, DEFAULT) == ("acme", "ops")
-        assert tenant_of(self.several, names(project="ops"), names(project="research"), DEFAULT).project_id == "research"
+        assert (
+            tenant_of(self.several, names(project="ops"), names(project="research"), DEFAULT).project_id == "research"
+        )
         with pytest.raises(ForeignTenant, match="name one of: research, ops"):
             tenant_of(self.several, {}, {}, DEFAULT)
         with pytest.raises(ForeignTenant):

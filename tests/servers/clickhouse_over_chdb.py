@@ -45,6 +45,7 @@ from urllib.parse import parse_qsl, quote, urlsplit
 
 import chdb
 import lz4.frame
+
 from tests.servers import free_ports, running, wait_until
 
 if sys.version_info >= (3, 14):

@@ -79,7 +79,7 @@ def otel_collector(
 
     def healthy() -> bool:
         with urllib.request.urlopen(f"http://127.0.0.1:{health}/", timeout=2) as answer:
-            return answer.status == 200
+            return bool(answer.status == 200)
 
     with running(command, log, environment, cwd=folder) as process:
         wait_until(healthy, process, log)

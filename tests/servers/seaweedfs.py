@@ -10,9 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
 
-from tests.servers import ACCESS_KEY, SECRET_KEY, free_ports, running, wait_until
-
 from otel_blackboard.exporter.s3_store import S3Store
+from tests.servers import ACCESS_KEY, SECRET_KEY, free_ports, running, wait_until
 
 
 def find_weed() -> Path | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+import threading
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -36,6 +37,8 @@ class FolderStore:
 
     def __init__(self, path: Path) -> None:
         self._root = path
+        self._folders = threading.Lock()
+        """Held while folders come and go, so that no deletion takes an empty one from under a writer."""
 
     def __repr__(self) -> str:
         return f"FolderStore({str(self._root)!r})"
@@ -49,22 +52,13 @@ class FolderStore:
             descriptor = os.open(incoming, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             with os.fdopen(descriptor, "wb") as file:
                 file.write(data)
-            self._move(incoming, target)
+            with self._folders:
+                _make_parents(self._root, target.parent)
+                incoming.replace(target)
         except OSError as error:
             with contextlib.suppress(OSError):
                 incoming.unlink()
             raise self._failed("write", key, error) from error
-
-    def _move(self, incoming: Path, target: Path) -> None:
-        """Renames, again when a deletion took the empty folder away between the two steps."""
-        for attempt in range(5):
-            try:
-                _make_parents(self._root, target.parent)
-                incoming.replace(target)
-                return
-            except FileNotFoundError:
-                if attempt == 4:
-                    raise
 
     def get(self, key: str, offset: int, length: int) -> bytes:
         check_range(offset, length)
@@ -83,16 +77,14 @@ class FolderStore:
         path = self._root / check_key(key)
         try:
             path.unlink()
-            for parent in path.parents:
-                if parent == self._root:
-                    break
-                parent.rmdir()
         except (FileNotFoundError, NotADirectoryError):
             return
         except OSError as error:
-            # The parents hold other objects: nothing to tidy. Anything else is about the object itself.
-            if path.exists():
-                raise self._failed("delete", key, error) from error
+            raise self._failed("delete", key, error) from error
+        # Empty folders go too, up to the first that still holds something.
+        with self._folders, contextlib.suppress(OSError):
+            for parent in path.parents[: key.count("/")]:
+                parent.rmdir()
 
     def list(self, prefix: str) -> Iterator[StoredObject]:
         check_prefix(prefix)

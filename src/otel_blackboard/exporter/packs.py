@@ -170,7 +170,7 @@ def _footer(entries: Iterable[FooterEntry], level: int = LEVEL) -> bytes:
 
 
 def write_packs(store: BodyStore, packs: Sequence[Pack], pool: ThreadPoolExecutor | None = None) -> None:
-    """Puts every pack, side by side when there is a pool. Returns when all are stored.
+    """Puts every pack, side by side when there is a pool (not the caller's own). Returns when all are stored.
 
     Raises the first BodyStoreError after the others have ended; packs stored by then are named by no row, and lifetimes
     remove them by their day.

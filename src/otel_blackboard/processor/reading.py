@@ -690,7 +690,7 @@ def _log_artifacts(tenant: Tenant, light: LogLight, parts: list[Part], contents:
         row.origin, row.exact = "log", False
         indexes = [contents.value(part.field, part.value, "llm_prompt") for part in prompts]
         _describe_prompt(row, span, [contents.items[index] for index in indexes], {})
-        row.summary = light.request_model
+        row.summary, row.label = light.request_model, light.event_name
         drafts.append(Draft(row, indexes))
         light.has_input = True
     answers = [part for part in parts if part.meaning == "output"]

@@ -10,6 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from itertools import pairwise
 
 from otel_blackboard.processor.dialects.dialect import FLOW_RUN, PROVIDER_CALL, STEP, TOOL
 from otel_blackboard.processor.identity import run_of_trace, slug
@@ -285,7 +286,7 @@ def _calls(nodes: list[_Node], rows: dict[str, Resolved]) -> dict[str, list[_Nod
                 shared[(node.light.role, value, passed)].append(node)
         for same in shared.values():
             same.sort(key=lambda node: node.key)
-            for one, other in zip(same, same[1:], strict=False):
+            for one, other in pairwise(same):
                 if _overlap(one.light, other.light) and (key == "response_id" or _same_tool_call(one, other)):
                     join(one, other)
     groups: dict[str, list[_Node]] = defaultdict(list)

@@ -87,11 +87,12 @@ def _event(event: Event) -> list[Part]:
     role = _MESSAGE_EVENTS.get(event.name)
     if role is None:
         return []
-    message: Attributes = {key: value for key, value in attributes.items() if not key.startswith("gen_ai.")}
+    message: Attributes = {"role": role}
+    message |= {key: value for key, value in attributes.items() if not key.startswith("gen_ai.")}
     content = attributes.get("gen_ai.event.content")
     if content is not None:
         message.setdefault("content", content)
-    return [Part("output" if role == "choice" else "message", "*", {"role": role} | message)]
+    return [Part("output" if role == "choice" else "message", "*", message)]
 
 
 _MESSAGE_EVENTS = {

@@ -1,0 +1,104 @@
+"""`otel-blackboard doctor`: what stands in the way of serving, and what to do about it."""
+
+from __future__ import annotations
+
+import difflib
+import socket
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from otel_blackboard.access import KeyFileError
+from otel_blackboard.config import Settings, is_loopback, split_address
+from otel_blackboard.exporter import clickhouse
+from otel_blackboard.exporter.bodies import BodyError, open_body_store
+from otel_blackboard.service import StartError, load_keys
+
+_OTHER_VARIABLES = frozenset({"BLACKBOARD_KEY", "BLACKBOARD_CACHE", "BLACKBOARD_SHARED"})
+
+
+class Finding(NamedTuple):
+    what: str
+    ok: bool
+    found: str
+    advice: str = ""
+
+
+def examine(settings: Settings, environment: Mapping[str, str]) -> list[Finding]:
+    return [
+        *_settings(environment),
+        _keys(settings),
+        *(_port(settings, option) for option in ("otlp_grpc", "otlp_http", "api")),
+        _rows(settings),
+        _bodies(settings),
+    ]
+
+
+def _settings(environment: Mapping[str, str]) -> list[Finding]:
+    known = {f"BLACKBOARD_{name.upper()}" for name in Settings.model_fields} | _OTHER_VARIABLES
+    unknown = sorted(
+        name for name in environment if name.startswith("BLACKBOARD_") and name not in known and "_TEST_" not in name
+    )
+    findings = []
+    for name in unknown:
+        near = difflib.get_close_matches(name, known, 1)
+        advice = f"Did you mean {near[0]}?" if near else "Remove it."
+        findings.append(Finding("settings", False, f"{name} is no setting and has no effect", advice))
+    return findings or [Finding("settings", True, "all BLACKBOARD_* variables are known")]
+
+
+def _keys(settings: Settings) -> Finding:
+    try:
+        keys = load_keys(settings)
+    except (StartError, KeyFileError, OSError) as error:
+        return Finding("keys", False, str(error))
+    if keys is None:
+        return Finding("keys", True, "none; the doors are on loopback only")
+    return Finding("keys", True, f"{len(keys)} from {settings.keys_file}")
+
+
+def _port(settings: Settings, option: str) -> Finding:
+    address = getattr(settings, option)
+    what = f"--{option.replace('_', '-')}"
+    if not address:
+        return Finding(what, True, "closed")
+    try:
+        host, port = split_address(address)
+    except ValueError as error:
+        return Finding(what, False, str(error), "Give host:port, as 127.0.0.1:4318.")
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            advice = "If that is this service running already, all is well; else stop it or give another address."
+            return Finding(what, False, f"{address}: {error.strerror}", advice)
+    return Finding(what, True, f"{address} is free{'' if is_loopback(address) else ' (reachable from other machines)'}")
+
+
+def _rows(settings: Settings) -> Finding:
+    try:
+        client = clickhouse.connect(settings, database="default")
+    except clickhouse.StoreError as error:
+        return Finding("rows", False, str(error))
+    try:
+        version = str(client.command("SELECT version()"))
+        numbers = tuple(int(part) for part in version.split(".")[:2])
+        if numbers < clickhouse.OLDEST_SERVER:
+            oldest = ".".join(map(str, clickhouse.OLDEST_SERVER))
+            return Finding("rows", False, f"{clickhouse.where(settings)} is {version}", f"Use {oldest} or newer.")
+        exists = client.command(f"EXISTS DATABASE {settings.database}")
+    except Exception as error:
+        return Finding("rows", False, f"{clickhouse.where(settings)}: {str(error).splitlines()[0][:200]}")
+    finally:
+        client.close()
+    state = "database is there" if exists == 1 else f"database {settings.database} will be made"
+    return Finding("rows", True, f"{clickhouse.where(settings)}, version {version}; {state}")
+
+
+def _bodies(settings: Settings) -> Finding:
+    try:
+        store = open_body_store(settings)
+        store.check()
+    except (BodyError, ValueError, OSError) as error:
+        return Finding("bodies", False, str(error))
+    return Finding("bodies", True, f"{store}: writes and reads")

@@ -1,0 +1,241 @@
+"""Rows and bodies out of the stores. Every method takes the tenant and reads nothing of another: none can bypass it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+from otel_blackboard.config import Settings
+from otel_blackboard.exporter.bodies import BodyStore
+from otel_blackboard.exporter.clickhouse import ClientPool
+from otel_blackboard.exporter.packs import read_bodies, read_body
+from otel_blackboard.exporter.tables import (
+    ARTIFACT,
+    LOG_LIGHT,
+    RESOLVED,
+    RUN_PART,
+    columns_of,
+    names,
+    read_bodies_text,
+    read_records,
+)
+from otel_blackboard.records import ArtifactRow, Body, LogLight, Resolved, RunPart, Tenant
+
+_TENANT = "organization_id = {organization:String} AND project_id = {project:String}"
+_OF_TRACES = f"{_TENANT} AND trace_id IN {{traces:Array(String)}}"
+_ARTIFACT_COLUMNS = ", ".join("'' AS search_text" if c.name == "search_text" else c.name for c in ARTIFACT)
+_RESOLVED_COLUMNS = names(columns_of(Resolved))
+_RUN_PART_COLUMNS = names(columns_of(RunPart))
+_LIMITS = {"max_execution_time": 30, "max_memory_usage": 1_500_000_000}
+
+
+@dataclass(frozen=True)
+class RunFilter:
+    """What a run list shows. Times are unix nanoseconds; None and '' = not asked for."""
+
+    status: str = ""
+    agent_id: str = ""
+    use_case_id: str = ""
+    conversation_id: str = ""
+    from_ns: int | None = None
+    to_ns: int | None = None
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """An artifact row that text search found: how often each word stands in it whole, and inside other words."""
+
+    trace_id: str
+    span_id: str
+    kind: str
+    source: str
+    length: int
+    whole: tuple[int, ...]
+    inside: tuple[int, ...]
+    in_heading: tuple[bool, ...]
+
+
+class Reader:
+    def __init__(self, settings: Settings, bodies: BodyStore) -> None:
+        self._clients = ClientPool(settings, _LIMITS)
+        self._bodies = bodies
+        self._idle_ns = settings.run_idle_timeout * 10**9
+
+    def close(self) -> None:
+        self._clients.close()
+
+    def _query(self, sql: str, tenant: Tenant, **parameters: Any) -> Sequence[Sequence[Any]]:
+        values = {"organization": tenant.organization_id, "project": tenant.project_id} | parameters
+        with self._clients.client() as client:
+            rows: Sequence[Sequence[Any]] = client.query(sql, parameters=values).result_rows
+        return rows
+
+    def check(self) -> None:
+        """Raises what the engine raises when it cannot answer."""
+        with self._clients.client() as client:
+            client.query("SELECT 1")
+
+    # ---------------------------------------------------------------------------------------------------------- runs
+
+    def parts_of_run(self, tenant: Tenant, run_id: str) -> list[RunPart]:
+        sql = f"SELECT {_RUN_PART_COLUMNS} FROM run_parts FINAL WHERE {_TENANT} AND run_id = {{run:String}}"
+        return _parts(self._query(sql, tenant, run=run_id))
+
+    def parts_of_trace(self, tenant: Tenant, trace_id: str) -> list[RunPart]:
+        sql = f"SELECT {_RUN_PART_COLUMNS} FROM run_parts FINAL WHERE {_TENANT} AND trace_id = {{trace:String}}"
+        return _parts(self._query(sql, tenant, trace=trace_id))
+
+    def list_runs(
+        self, tenant: Tenant, wanted: RunFilter, now_ns: int, limit: int, before: tuple[int, str] | None
+    ) -> list[list[RunPart]]:
+        """The parts of each run, newest run first by (start, run_id)."""
+        having, parameters = _having(wanted, now_ns - self._idle_ns)
+        if before is not None:
+            having.append("(start, run_id) < ({before_start:UInt64}, {before_run:String})")
+            parameters |= {"before_start": before[0], "before_run": before[1]}
+        sql = (
+            f"SELECT run_id, min(start_ns) AS start FROM run_parts FINAL WHERE {_TENANT} AND role_spans > 0 "
+            f"GROUP BY run_id{' HAVING ' + ' AND '.join(having) if having else ''} "
+            f"ORDER BY start DESC, run_id DESC LIMIT {{limit:UInt32}}"
+        )
+        order = [row[0] for row in self._query(sql, tenant, limit=limit, **parameters)]
+        if not order:
+            return []
+        sql = f"SELECT {_RUN_PART_COLUMNS} FROM run_parts FINAL WHERE {_TENANT} AND run_id IN {{runs:Array(String)}}"
+        by_run: dict[str, list[RunPart]] = {run_id: [] for run_id in order}
+        for part in _parts(self._query(sql, tenant, runs=order)):
+            by_run[part.run_id].append(part)
+        return [parts for parts in by_run.values() if parts]
+
+    def count_runs(self, tenant: Tenant, wanted: RunFilter, now_ns: int) -> int:
+        having, parameters = _having(wanted, now_ns - self._idle_ns)
+        sql = (
+            f"SELECT count() FROM (SELECT run_id, min(start_ns) AS start FROM run_parts FINAL WHERE {_TENANT} "
+            f"AND role_spans > 0 GROUP BY run_id{' HAVING ' + ' AND '.join(having) if having else ''})"
+        )
+        return int(self._query(sql, tenant, **parameters)[0][0])
+
+    # --------------------------------------------------------------------------------------------------- inside a run
+
+    def resolved(self, tenant: Tenant, run_id: str, traces: Sequence[str]) -> list[Resolved]:
+        sql = f"SELECT {_RESOLVED_COLUMNS} FROM resolved FINAL WHERE {_OF_TRACES} AND run_id = {{run:String}}"
+        rows = self._query(sql, tenant, traces=list(traces), run=run_id)
+        return read_records(Resolved, RESOLVED[: len(fields(Resolved))], rows)
+
+    def artifacts(self, tenant: Tenant, traces: Sequence[str], kinds: Sequence[str]) -> list[ArtifactRow]:
+        """Rows without their search text, one for each span or log record and kind."""
+        sql = f"SELECT {_ARTIFACT_COLUMNS} FROM artifacts FINAL WHERE {_OF_TRACES} AND kind IN {{kinds:Array(String)}}"
+        rows = self._query(sql, tenant, traces=list(traces), kinds=list(kinds))
+        return read_records(ArtifactRow, ARTIFACT, rows)
+
+    def loose_logs(self, tenant: Tenant, traces: Sequence[str], limit: int) -> list[LogLight]:
+        """Log records of these traces that belong to no span, oldest first."""
+        sql = (
+            f"SELECT {names(LOG_LIGHT)} FROM logs FINAL WHERE {_OF_TRACES} AND span_id = '' "
+            "ORDER BY time_ns, record_sha256 LIMIT {limit:UInt32}"
+        )
+        return read_records(LogLight, LOG_LIGHT, self._query(sql, tenant, traces=list(traces), limit=limit))
+
+    def span(self, tenant: Tenant, trace_id: str, span_id: str) -> Mapping[str, Any] | None:
+        """What arrived of one span: JSON texts as stored, `bodies` as records.Body."""
+        columns = (
+            "name kind status_code status_message trace_state start_ns sent_end_ns parent_span_id attributes events links "
+            "dropped resource instrumentation_scope dialect scope labels bodies"
+        ).split()
+        sql = (
+            f"SELECT {', '.join(columns)} FROM spans FINAL WHERE {_TENANT} AND trace_id = {{trace:String}} "
+            "AND span_id = {span:String}"
+        )
+        rows = self._query(sql, tenant, trace=trace_id, span=span_id)
+        if not rows:
+            return None
+        found = dict(zip(columns, rows[0], strict=True))
+        return found | {"bodies": read_bodies_text(found["bodies"])}
+
+    # --------------------------------------------------------------------------------------------------------- search
+
+    def search_run(self, tenant: Tenant, traces: Sequence[str], words: Sequence[str]) -> tuple[list[Hit], int]:
+        """Artifacts of these traces in which any of the words stands (at most 2,000, those with most words first), and
+        how many artifacts were searched."""
+        sql = (
+            "SELECT trace_id, span_id, kind, source, length(search_text), "
+            "arrayMap(w -> countEqual(splitByNonAlpha(search_text), w), {words:Array(String)}), "
+            "arrayMap(w -> countSubstrings(search_text, w), {words:Array(String)}) AS inside, "
+            "arrayMap(w -> position(lowerUTF8(concat(label, ' ', summary)), w) > 0, {words:Array(String)}) "
+            f"FROM artifacts FINAL WHERE {_OF_TRACES} AND search_text != '' "
+            "AND arrayExists(w -> position(search_text, w) > 0, {words:Array(String)}) "
+            "ORDER BY arrayCount(n -> n > 0, inside) DESC, time_ns DESC, span_id DESC LIMIT 2000"
+        )
+        rows = self._query(sql, tenant, traces=list(traces), words=list(words))
+        hits = [
+            Hit(row[0], row[1], row[2], row[3], int(row[4]), tuple(row[5]), tuple(row[6]), tuple(map(bool, row[7])))
+            for row in rows
+        ]
+        sql = f"SELECT count() FROM artifacts FINAL WHERE {_OF_TRACES} AND search_text != ''"
+        searched = int(self._query(sql, tenant, traces=list(traces))[0][0]) if hits else 0
+        return hits, searched
+
+    def search(self, tenant: Tenant, words: Sequence[str], limit: int) -> list[tuple[ArtifactRow, str]]:
+        """(artifact row, run id) of all runs of the project in which all words stand, newest first."""
+        sql = (
+            f"SELECT {_ARTIFACT_COLUMNS} FROM artifacts FINAL WHERE {_TENANT} "
+            "AND hasAllTokens(search_text, {words:Array(String)}) "
+            "ORDER BY time_ns DESC, trace_id DESC, span_id DESC LIMIT {limit:UInt32}"
+        )
+        found = read_records(ArtifactRow, ARTIFACT, self._query(sql, tenant, words=list(words), limit=limit))
+        if not found:
+            return []
+        sql = f"SELECT trace_id, span_id, run_id FROM resolved FINAL WHERE {_OF_TRACES}"
+        rows = self._query(sql, tenant, traces=sorted({row.trace_id for row in found}))
+        runs = {(row[0], row[1]): row[2] for row in rows}
+        return [(row, runs[key]) for row in found if (key := (row.trace_id, row.span_id)) in runs]
+
+    # --------------------------------------------------------------------------------------------------------- bodies
+
+    def body(self, body: Body) -> bytes:
+        return read_body(self._bodies, body)
+
+    def bodies(self, bodies: Sequence[Body]) -> list[bytes]:
+        return read_bodies(self._bodies, bodies)
+
+
+def _parts(rows: Sequence[Sequence[Any]]) -> list[RunPart]:
+    parts = read_records(RunPart, RUN_PART[: len(fields(RunPart))], rows)
+    return sorted(parts, key=lambda part: (part.start_ns, part.trace_id, part.part))
+
+
+# A run's status out of its parts: the same rule as query/runs.py, so that filter and answer agree (a test holds them).
+_STATUS = (
+    "multiIf(sum(open_spans) = 0, argMin(status, (NOT is_root, start_ns, trace_id, part)), "
+    "max(last_stored_ns) < {idle_before:UInt64}, 'interrupted', 'running')"
+)
+
+
+def _having(wanted: RunFilter, idle_before_ns: int) -> tuple[list[str], dict[str, Any]]:
+    having: list[str] = []
+    parameters: dict[str, Any] = {}
+    if wanted.status:
+        having.append(f"{_STATUS} = {{status:String}}")
+        parameters |= {"status": wanted.status, "idle_before": max(0, idle_before_ns)}
+    if wanted.agent_id:
+        having.append("max(has(JSONExtract(agents, 'Array(String)'), {agent:String}))")
+        parameters["agent"] = wanted.agent_id
+    for name in ("use_case_id", "conversation_id"):
+        if value := getattr(wanted, name):
+            having.append(f"max({name} = {{{name}:String}})")
+            parameters[name] = value
+    if wanted.from_ns is not None:
+        having.append("start >= {from_ns:UInt64}")
+        parameters["from_ns"] = max(0, wanted.from_ns)
+    if wanted.to_ns is not None:
+        having.append("start < {to_ns:UInt64}")
+        parameters["to_ns"] = max(0, wanted.to_ns)
+    if wanted.text:
+        having.append(
+            "(max(positionCaseInsensitiveUTF8(name, {text:String}) > 0) OR run_id = {text:String} "
+            "OR max(trace_id = {text:String}))"
+        )
+        parameters["text"] = wanted.text
+    return having, parameters

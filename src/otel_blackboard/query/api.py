@@ -1,0 +1,746 @@
+"""The REST routes under /api/v1. Every route names the permission it needs; one function authorises them all."""
+
+from __future__ import annotations
+
+import base64
+import logging
+import time
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import orjson
+from clickhouse_connect.driver.exceptions import ClickHouseError
+from fastapi import APIRouter, Depends, FastAPI, Header, Query, Request, Response
+from fastapi import Path as PathParameter
+from fastapi.responses import JSONResponse, RedirectResponse
+from fastapi_offline import FastAPIOffline
+from starlette.concurrency import run_in_threadpool
+
+from otel_blackboard import __version__
+from otel_blackboard.access import Credential, KeyRing, allows
+from otel_blackboard.config import Settings
+from otel_blackboard.exporter.bodies import BodyMissing, BodyStoreError
+from otel_blackboard.exporter.clickhouse import StoreError
+from otel_blackboard.exporter.reader import Reader, RunFilter
+from otel_blackboard.processor.numbers import number, tool_path
+from otel_blackboard.processor.values import CONTENT, parsed
+from otel_blackboard.query import answers, ledger, problems, recall, tokens
+from otel_blackboard.query.artifacts import Artifact, Blackboard, describe, requested_calls
+from otel_blackboard.query.board import Board, MovedRun, NoSuchRun, usage_of
+from otel_blackboard.query.problems import Problem, documented
+from otel_blackboard.query.runs import Run, merge_parts
+from otel_blackboard.query.times import duration_ms, nanoseconds, rfc3339
+from otel_blackboard.records import ARTIFACT_KINDS, Body, Resolved, Tenant
+
+log = logging.getLogger(__name__)
+
+_ERRORS = documented("invalid-request", "unauthenticated", "forbidden", "not-found", "store-unavailable")
+MOST = 1000
+"""Rows a page may have."""
+
+
+def make_api(
+    reader: Reader,
+    settings: Settings,
+    keys: KeyRing | None,
+    ready: Callable[[], str],
+    clock_ns: Callable[[], int] = time.time_ns,
+) -> FastAPI:
+    """The application. `keys` None = no keys (loopback only). `ready` answers '' or why the service cannot serve."""
+    app = FastAPIOffline(
+        title="otel-blackboard",
+        version=__version__,
+        description="What AI agents did: runs, artifacts, exact prompts, ledger and recall. "
+        "Times are RFC 3339 with Z; unknown numbers are null; money is decimal text in US dollars.",
+        docs_url="/api/docs",
+        redoc_url=None,
+        openapi_url="/api/openapi.json",
+        static_url="/api/static",
+    )
+    problems.install(app)
+    _install_store_errors(app)
+    board = Board(reader, settings, clock_ns)
+    secret = tokens.secret_of(settings)
+    app.include_router(_health(ready))
+    app.include_router(_recall(board, secret))
+    app.include_router(_routes(board, keys, secret))
+    original = app.openapi
+
+    def openapi() -> dict[str, Any]:
+        description: dict[str, Any] = original()
+        description["components"]["schemas"].setdefault("Problem", answers.Problem.model_json_schema())
+        return description
+
+    app.openapi = openapi  # type: ignore[method-assign]
+    return app
+
+
+def _install_store_errors(app: FastAPI) -> None:
+    async def unavailable(request: Request, error: Exception) -> JSONResponse:
+        log.warning("a read failed: %s", str(error).split("\n")[0][:300])
+        return problems.answer("store-unavailable", headers={"Retry-After": "2"})
+
+    async def gone(request: Request, error: Exception) -> JSONResponse:
+        return problems.answer("body-gone", "The record is still there; its body has expired or was deleted.")
+
+    async def moved(request: Request, error: Exception) -> Response:
+        assert isinstance(error, MovedRun)
+        old = request.path_params["run_id"]
+        url = request.url.replace(path=request.url.path.replace(f"/runs/{old}", f"/runs/{error.run_id}", 1))
+        return RedirectResponse(str(url), 307)
+
+    async def no_run(request: Request, error: Exception) -> JSONResponse:
+        return problems.answer("not-found")
+
+    for kind in (ClickHouseError, StoreError, BodyStoreError):
+        app.add_exception_handler(kind, unavailable)
+    app.add_exception_handler(BodyMissing, gone)
+    app.add_exception_handler(MovedRun, moved)
+    app.add_exception_handler(NoSuchRun, no_run)
+
+
+# ------------------------------------------------------------------------------------------------------------- access
+
+
+class Access:
+    """The one place where a request is allowed or refused. Who asks and whether the role may is decided before any
+    look-up; a project of others is answered like one that does not exist."""
+
+    def __init__(self, keys: KeyRing | None, settings: Settings) -> None:
+        self._keys, self._settings = keys, settings
+
+    def credential(self, request: Request, permission: str) -> Credential | None:
+        if self._keys is None:
+            return None
+        credential = self._keys.find(request.headers.get("authorization"))
+        if credential is None:
+            raise Problem("unauthenticated", "Send `Authorization: Bearer <key>`.", {"WWW-Authenticate": "Bearer"})
+        if not allows(credential.role, permission):
+            raise Problem("forbidden", f"The role {credential.role!r} may not {permission}.")
+        return credential
+
+    def tenant(self, credential: Credential | None, project_id: str, organization_id: str | None) -> Tenant:
+        if credential is None:
+            return Tenant(organization_id or self._settings.organization, project_id)
+        if project_id not in credential.projects or organization_id not in (None, credential.organization_id):
+            raise Problem("not-found")
+        return Tenant(credential.organization_id, project_id)
+
+
+ProjectId = Annotated[
+    str, Query(min_length=1, max_length=256, description="Project to read; required", examples=["default"])
+]
+OrganizationId = Annotated[
+    str | None, Query(max_length=256, description="Organization; without keys `default`, with a key the key's own")
+]
+RunId = Annotated[str, PathParameter(description="Run id", examples=["run_4f1c0c6f0a2e4d5b8f7a"])]
+ArtifactId = Annotated[str, PathParameter(description="Artifact id", examples=["art_0d1f9c2b7a6e5d4c3b2a190817161514"])]
+Limit = Annotated[int, Query(ge=1, le=MOST, description="Rows of this page")]
+Cursor = Annotated[str | None, Query(description="`next_cursor` of the page before")]
+Earlier = Annotated[bool, Query(description="Also rows that a retry has written over, and answers inside a pass")]
+Moment = Annotated[str | None, Query(description="RFC 3339 time", examples=["2026-11-30T12:00:00Z"])]
+
+
+def encode_cursor(*values: Any) -> str:
+    return base64.urlsafe_b64encode(orjson.dumps(values)).decode().rstrip("=")
+
+
+def decode_cursor(cursor: str | None, *kinds: type) -> list[Any] | None:
+    if cursor is None:
+        return None
+    try:
+        values = orjson.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
+        if isinstance(values, list) and [type(value) for value in values] == list(kinds):
+            return values
+    except ValueError:
+        pass
+    raise Problem("invalid-request", "cursor: not a cursor of this route")
+
+
+# ------------------------------------------------------------------------------------------------------------- routes
+
+
+def _health(ready: Callable[[], str]) -> APIRouter:
+    router = APIRouter(tags=["health"])
+
+    @router.get("/healthz", response_model=answers.Health)
+    def healthz() -> dict[str, str]:
+        """The process is up."""
+        return {"status": "ok"}
+
+    @router.get("/readyz", response_model=answers.Health, responses=documented("store-unavailable"))
+    def readyz() -> dict[str, str]:
+        """The doors are open and the stores answer."""
+        if why := ready():
+            raise Problem("store-unavailable", why)
+        return {"status": "ok"}
+
+    @router.get("/", include_in_schema=False)
+    def root() -> RedirectResponse:
+        return RedirectResponse("/api/docs")
+
+    return router
+
+
+def _recall(board: Board, secret: str) -> APIRouter:
+    router = APIRouter(prefix="/api/v1", tags=["agent"])
+    body_of_recall = {
+        "content": {
+            "application/json": {
+                "schema": {
+                    "type": "object",
+                    "properties": {
+                        "query": {"type": "string", "description": "What to find, in concrete terms and names"},
+                        "top_k": {"type": "integer", "minimum": 1, "maximum": 10, "default": 5},
+                    },
+                },
+                "example": {"query": "next high water in Brest", "top_k": 5},
+            }
+        }
+    }
+
+    @router.post(
+        "/recall",
+        response_model=answers.Recall,
+        responses=documented("unauthenticated"),
+        openapi_extra={"requestBody": body_of_recall, "security": [{"RunToken": []}]},
+    )
+    async def recall_artifacts(
+        request: Request, authorization: Annotated[str | None, Header()] = None
+    ) -> dict[str, Any]:
+        """Full text over the artifacts of the run that the run token names. Whatever else the body says has no effect;
+        a missing query, retrieval switched off and failures give an empty result, never an error."""
+        scheme, _, token = (authorization or "").partition(" ")
+        try:
+            if scheme.lower() != "bearer":
+                raise tokens.InvalidToken
+            context = tokens.read(secret, token.strip(), lambda: board.clock_ns() / 1e9)
+        except tokens.InvalidToken:
+            raise Problem(
+                "unauthenticated", "Send a run token: `Authorization: Bearer <token>`.", {"WWW-Authenticate": "Bearer"}
+            ) from None
+        if not board.settings.retrieval or "query_blackboard" not in context.capabilities:
+            return {"results": []}
+        try:
+            sent = orjson.loads(await request.body())
+        except ValueError:
+            sent = {}
+        query = sent.get("query") if isinstance(sent, dict) else None
+        top_k = recall.clamp_top_k(sent.get("top_k", 5)) if isinstance(sent, dict) else 5
+        if not isinstance(query, str) or not query.strip():
+            return {"results": []}
+        try:
+            found = await run_in_threadpool(board.recall, context.tenant, context.run_id, query, top_k)
+        except NoSuchRun:
+            return {"results": []}
+        except Exception as error:  # RCL-10: the run goes on
+            log.warning("recall failed and answered nothing: %s", type(error).__name__)
+            return {"results": []}
+        return {"results": [_recalled(artifact, content, cut) for artifact, content, cut in found]}
+
+    return router
+
+
+def _recalled(artifact: Artifact, content: str, cut: bool) -> dict[str, Any]:
+    return {
+        "artifact_id": artifact.artifact_id,
+        "step_id": artifact.attempt.step_id,
+        "pass_seq": artifact.attempt.pass_seq,
+        "call_seq": artifact.call_seq,
+        "kind": artifact.kind,
+        "label": artifact.label,
+        "summary": artifact.row.summary,
+        "content": content,
+        "truncated": cut,
+    }
+
+
+def _routes(board: Board, keys: KeyRing | None, secret: str) -> APIRouter:
+    router = APIRouter(prefix="/api/v1", responses=_ERRORS)
+    access = Access(keys, board.settings)
+
+    def permitted(permission: str) -> Any:
+        def who(request: Request) -> Credential | None:
+            return access.credential(request, permission)
+
+        def tenant(
+            project_id: ProjectId, organization_id: OrganizationId = None, credential: Credential | None = Depends(who)
+        ) -> Tenant:
+            return access.tenant(credential, project_id, organization_id)
+
+        tenant.permission = permission  # type: ignore[attr-defined]
+        return Depends(tenant)
+
+    Reading, Writing = permitted("read"), permitted("write")
+    _run_routes(router, board, Reading)
+    _artifact_routes(router, board, Reading)
+    _agent_routes(router, board, secret, Reading, Writing)
+    return router
+
+
+def _run_routes(router: APIRouter, board: Board, Reading: Any) -> None:
+    @router.get("/runs", response_model=answers.Runs, tags=["runs"])
+    def list_runs(
+        tenant: Tenant = Reading,
+        status: Annotated[str | None, Query(pattern="^(running|complete|failed|interrupted)$")] = None,
+        agent_id: str | None = None,
+        use_case_id: str | None = None,
+        conversation_id: str | None = None,
+        from_: Annotated[str | None, Query(alias="from", description="Started at or after, RFC 3339")] = None,
+        to: Annotated[str | None, Query(description="Started before, RFC 3339")] = None,
+        q: Annotated[str | None, Query(description="Part of the name, or a whole run or trace id")] = None,
+        total: Annotated[bool, Query(description="Also count all that match")] = False,
+        limit: Limit = 50,
+        cursor: Cursor = None,
+    ) -> dict[str, Any]:
+        """Runs, newest first."""
+        wanted = RunFilter(
+            status or "", agent_id or "", use_case_id or "", conversation_id or "",
+            _moment("from", from_), _moment("to", to), q or "",
+        )  # fmt: skip
+        before = decode_cursor(cursor, int, str)
+        now = board.clock_ns()
+        found = board.reader.list_runs(tenant, wanted, now, limit + 1, (before[0], before[1]) if before else None)
+        idle = board.settings.run_idle_timeout * 10**9
+        runs = [merge_parts(parts, now, idle) for parts in found]
+        page = runs[:limit]
+        return {
+            "runs": [_run(run) for run in page],
+            "count": len(page),
+            "next_cursor": encode_cursor(page[-1].start_ns, page[-1].run_id) if len(runs) > limit else None,
+            "total": board.reader.count_runs(tenant, wanted, now) if total else None,
+        }
+
+    @router.get("/runs/{run_id}", response_model=answers.Run, tags=["runs"])
+    def get_run(run_id: RunId, tenant: Tenant = Reading) -> dict[str, Any]:
+        """One run. An id made from a trace that has joined another run answers 307."""
+        return _run(board.run(tenant, run_id))
+
+    @router.get("/runs/{run_id}/timeline", response_model=answers.Timeline, tags=["runs"])
+    def timeline(
+        run_id: RunId,
+        tenant: Tenant = Reading,
+        parent: Annotated[
+            str | None, Query(description="Only the spans right below this span id; '' = the top")
+        ] = None,
+        limit: Limit = 200,
+        cursor: Cursor = None,
+    ) -> dict[str, Any]:
+        """Every span of the run, oldest first, without bodies."""
+        run = board.run(tenant, run_id)
+        rows = sorted(board.resolved(tenant, run), key=_span_order)
+        after = decode_cursor(cursor, int, str, str)
+        root = (run.root.trace_id, run.root.root_span_id)
+        numbering = number(rows)
+        chosen = [
+            (row, above)
+            for row in rows
+            for above in (_parent(row, root),)
+            if (parent is None or (above or "") == parent) and (after is None or _span_order(row) > tuple(after))
+        ]
+        page = chosen[:limit]
+        logs = board.reader.loose_logs(tenant, run.trace_ids, MOST) if after is None and parent is None else []
+        return {
+            "run_id": run.run_id,
+            "spans": [_timeline_span(row, above, numbering.spans.get((row.trace_id, row.span_id))) for row, above in page],
+            "logs": [
+                {"record_sha256": each.record_sha256, "trace_id": each.trace_id, "time": rfc3339(each.time_ns),
+                 "event_name": each.event_name, "severity": each.severity_text}
+                for each in logs
+            ],
+            "count": len(page),
+            "next_cursor": encode_cursor(*_span_order(page[-1][0])) if len(chosen) > limit else None,
+        }  # fmt: skip
+
+    @router.get("/runs/{run_id}/spans/{span_id}", response_model=answers.SpanDetail, tags=["runs"])
+    def span_detail(
+        run_id: RunId,
+        span_id: Annotated[str, PathParameter(description="Span id, 16 hex digits", examples=["ade7b7c2b5d0a1e7"])],
+        tenant: Tenant = Reading,
+        trace_id: Annotated[
+            str | None, Query(description="Needed where the run has this span id in two traces")
+        ] = None,
+    ) -> dict[str, Any]:
+        """Everything that arrived of one span, its content included."""
+        run = board.run(tenant, run_id)
+        for trace in run.trace_ids:
+            if trace_id in (None, trace) and (found := board.reader.span(tenant, trace, span_id)):
+                return _span_detail(board, trace, span_id, found)
+        raise Problem("not-found")
+
+
+def _artifact_routes(router: APIRouter, board: Board, Reading: Any) -> None:
+    @router.get("/runs/{run_id}/artifacts", response_model=answers.Artifacts, tags=["artifacts"])
+    def list_artifacts(
+        run_id: RunId,
+        tenant: Tenant = Reading,
+        kind: Annotated[list[str] | None, Query(description="Repeatable")] = None,
+        step_id: str | None = None,
+        pass_seq: int | None = None,
+        agent_id: str | None = None,
+        earlier: Earlier = False,
+        limit: Limit = 200,
+        cursor: Cursor = None,
+    ) -> dict[str, Any]:
+        """What is on the run's blackboard, in the order of its passes and calls, without bodies."""
+        if unknown := sorted(set(kind or ()) - set(ARTIFACT_KINDS)):
+            raise Problem("invalid-request", f"kind: {unknown[0]!r} is none of {', '.join(ARTIFACT_KINDS)}")
+        after = decode_cursor(cursor, str)
+        run = board.run(tenant, run_id)
+        found = board.blackboard(tenant, run, kind)
+        listed = _listed(found, earlier)
+        listed = [
+            artifact
+            for artifact in listed
+            if step_id in (None, artifact.attempt.step_id)
+            and pass_seq in (None, artifact.attempt.pass_seq)
+            and agent_id in (None, artifact.attempt.agent_id)
+        ]
+        start = 0
+        if after is not None:
+            start = next((n + 1 for n, artifact in enumerate(listed) if artifact.artifact_id == after[0]), len(listed))
+        page = listed[start : start + limit]
+        return {
+            "run_id": run.run_id,
+            "artifacts": [_artifact(board, tenant, run, artifact) for artifact in page],
+            "count": len(page),
+            "next_cursor": encode_cursor(page[-1].artifact_id) if start + limit < len(listed) else None,
+        }
+
+    def find(tenant: Tenant, run_id: str, artifact_id: str) -> tuple[Run, Artifact]:
+        run = board.run(tenant, run_id)
+        artifact = board.blackboard(tenant, run).find(artifact_id)
+        if artifact is None:
+            raise Problem("not-found")
+        return run, artifact
+
+    @router.get(
+        "/runs/{run_id}/artifacts/{artifact_id}", response_model=answers.ArtifactWithBody, tags=["artifacts"],
+        responses=documented("body-gone"),
+    )  # fmt: skip
+    def get_artifact(run_id: RunId, artifact_id: ArtifactId, tenant: Tenant = Reading) -> dict[str, Any]:
+        """One artifact with its whole body."""
+        run, artifact = find(tenant, run_id, artifact_id)
+        data = board.body(artifact)
+        encoding, text = None, None
+        if data is not None:
+            try:
+                encoding, text = "utf-8", data.decode()
+            except UnicodeDecodeError:
+                encoding, text = "base64", base64.b64encode(data).decode()
+        return _artifact(board, tenant, run, artifact) | {"body": text, "body_encoding": encoding}
+
+    @router.get(
+        "/runs/{run_id}/artifacts/{artifact_id}/raw", tags=["artifacts"], response_class=Response,
+        responses=documented("body-gone") | {
+            200: {"description": "The exact bytes", "content": {"application/octet-stream": {"example": '{"tides":4}'}}}
+        },
+    )  # fmt: skip
+    def raw(run_id: RunId, artifact_id: ArtifactId, tenant: Tenant = Reading) -> Response:
+        """The exact bytes that were captured, with their content type."""
+        _, artifact = find(tenant, run_id, artifact_id)
+        data = board.body(artifact)
+        if data is None:
+            raise Problem("not-found", "The content of this artifact was not captured.")
+        described = artifact.row.content_type or "application/json"
+        kind = described if artifact.row.exact and len(artifact.bodies) <= 1 else "application/json"
+        # What agents and tools sent is data: a browser must neither guess its kind nor run it.
+        headers = {"X-Content-Type-Options": "nosniff", "Content-Security-Policy": "sandbox; default-src 'none'"}
+        if len(artifact.bodies) == 1 and artifact.row.exact:
+            headers["ETag"] = f'"{artifact.bodies[0].sha256}"'
+        return Response(data, media_type=kind, headers=headers)
+
+    @router.get("/runs/{run_id}/prompts", response_model=answers.Prompts, tags=["artifacts"])
+    def prompts(
+        run_id: RunId,
+        tenant: Tenant = Reading,
+        step_id: str | None = None,
+        pass_seq: int | None = None,
+        agent_id: str | None = None,
+        earlier: Earlier = False,
+    ) -> dict[str, Any]:
+        """The model calls of the run, or of one pass: `LLM call 1`, `LLM call 2`, … in the order sent."""
+        run = board.run(tenant, run_id)
+        found = board.blackboard(tenant, run, ("llm_prompt", "agent_output"))
+        outputs = {
+            (a.resolved.trace_id, a.resolved.call_span_id or a.resolved.span_id): a.artifact_id
+            for a in (*found.replaced, *found.artifacts)
+            if a.kind == "agent_output"
+        }
+        billed = {
+            (numbered.row.trace_id, numbered.row.call_span_id): numbered.row
+            for numbered in found.numbering.spans.values()
+            if numbered.row.billed and numbered.row.call_span_id
+        }
+        entries = [
+            artifact
+            for artifact in _listed(found, earlier)
+            if artifact.kind == "llm_prompt"
+            and step_id in (None, artifact.attempt.step_id)
+            and pass_seq in (None, artifact.attempt.pass_seq)
+            and agent_id in (None, artifact.attempt.agent_id)
+        ]
+        return {
+            "run_id": run.run_id,
+            "prompts": [_prompt(board, tenant, run, artifact, outputs, billed) for artifact in entries],
+            "count": len(entries),
+        }
+
+    @router.get("/search", response_model=answers.SearchResult, tags=["artifacts"])
+    def search(
+        q: Annotated[str, Query(min_length=1, max_length=1000, description="Words that must all stand in it")],
+        tenant: Tenant = Reading,
+        limit: Annotated[int, Query(ge=1, le=200)] = 50,
+    ) -> dict[str, Any]:
+        """What agents said and tools returned, over all runs of the project, newest first."""
+        words = recall.words_of(q)
+        found = board.reader.search(tenant, words, limit) if words else []
+        results = [
+            {
+                "run_id": run_id,
+                "artifact_id": row.artifact_id,
+                "kind": row.kind,
+                "label": row.label,
+                "summary": row.summary,
+                "trace_id": row.trace_id,
+                "span_id": row.span_id,
+                "time": rfc3339(row.time_ns),
+            }
+            for row, run_id in found
+        ]
+        return {"results": results, "count": len(results)}
+
+
+def _agent_routes(router: APIRouter, board: Board, secret: str, Reading: Any, Writing: Any) -> None:
+    @router.get("/runs/{run_id}/ledger", response_model=answers.Ledger, tags=["agent"])
+    def get_ledger(
+        run_id: RunId,
+        tenant: Tenant = Reading,
+        agent_id: Annotated[str | None, Query(description="One agent; '' = the one without a name; none = all")] = None,
+    ) -> dict[str, Any]:
+        """The tool calls already made in this run, as text for the agent's next prompt."""
+        run = board.run(tenant, run_id)
+        lines: list[str] = []
+        if board.settings.action_ledger and board.settings.capture_artifacts:
+            artifacts = board.blackboard(tenant, run, ("tool_result",)).artifacts
+            lines = ledger.lines(ledger.calls_of(artifacts, agent_id, board.settings.ledger_recall_calls))
+        return {"run_id": run.run_id, "agent_id": agent_id, "text": ledger.text(lines), "lines": lines}
+
+    @router.get("/runs/{run_id}/paths", response_model=answers.Paths, tags=["agent"])
+    def paths(run_id: RunId, tenant: Tenant = Reading) -> dict[str, Any]:
+        """The tools of each pass in call order: one line a pass, its latest attempt."""
+        run = board.run(tenant, run_id)
+        found = [
+            {
+                "step_id": attempt.step_id,
+                "agent_id": attempt.agent_id,
+                "pass_seq": attempt.pass_seq,
+                "attempt": attempt.attempt,
+                "calls": len([row for row in attempt.calls if row.role == "tool_invocation"]),
+                "path": path,
+            }
+            for attempt in number(board.resolved(tenant, run)).attempts
+            if not attempt.superseded and (path := tool_path(attempt.calls))
+        ]
+        return {"run_id": run.run_id, "paths": found}
+
+    @router.post("/runs/{run_id}/tokens", response_model=answers.Token, tags=["agent"])
+    def make_token(
+        run_id: Annotated[
+            str, PathParameter(pattern=r"^[A-Za-z0-9._:-]{1,128}$", examples=["run_4f1c0c6f0a2e4d5b8f7a"])
+        ],
+        wanted: answers.TokenRequest,
+        tenant: Tenant = Writing,
+    ) -> dict[str, Any]:
+        """A run token for an agent: all that recall is told of the run. May be made before the first span arrives."""
+        lifetime = min(wanted.lifetime_seconds or board.settings.token_lifetime, board.settings.token_lifetime)
+        context = tokens.RunContext(tenant, run_id, wanted.agent_id, tuple(wanted.capabilities))
+        token, expires = tokens.make(secret, context, board.clock_ns() / 1e9, lifetime)
+        return {"token": token, "expires_at": rfc3339(expires * 10**9), "run_id": run_id}
+
+
+# ---------------------------------------------------------------------------------------------------------------- json
+
+
+def _moment(name: str, text: str | None) -> int | None:
+    if text is None:
+        return None
+    try:
+        return nanoseconds(text)
+    except ValueError as error:
+        raise Problem("invalid-request", f"{name}: {error}") from None
+
+
+def _run(run: Run) -> dict[str, Any]:
+    return {
+        "run_id": run.run_id,
+        "original_run_id": run.original_run_id or None,
+        "name": run.name,
+        "status": run.status,
+        "start_time": rfc3339(run.start_ns),
+        "end_time": rfc3339(run.end_ns),
+        "duration_ms": duration_ms(run.start_ns, run.end_ns),
+        "agents": run.agents,
+        "counts": run.counts,
+        "span_count": run.span_count,
+        "failed_spans": run.failed_spans,
+        "usage": usage_of(run),
+        "cost_usd": _money(run.cost_usd),
+        "calls_without_cost": run.calls_without_cost,
+        "usage_coverage": run.usage_coverage,
+        "conversation_id": run.conversation_id or None,
+        "use_case_id": run.use_case_id or None,
+        "user_id": run.user_id or None,
+        "trigger": run.trigger,
+        "trace_ids": run.trace_ids,
+        "error": run.error or None,
+    }
+
+
+def _money(value: Any) -> str | None:
+    """Decimal as text without an exponent and without trailing zeros."""
+    if value is None:
+        return None
+    text = f"{value:f}"
+    return (text.rstrip("0").rstrip(".") or "0") if "." in text else text
+
+
+def _span_order(row: Resolved) -> tuple[int, str, str]:
+    return (row.start_ns, row.trace_id, row.span_id)
+
+
+def _parent(row: Resolved, root: tuple[str, str]) -> str | None:
+    if row.parent_span_id:
+        return row.parent_span_id
+    return None if (row.trace_id, row.span_id) == root else root[1]
+
+
+def _timeline_span(row: Resolved, parent: str | None, numbered: Any) -> dict[str, Any]:
+    attempt = numbered.attempt if numbered is not None else None
+    return {
+        "trace_id": row.trace_id,
+        "span_id": row.span_id,
+        "parent_span_id": parent,
+        "role": row.role or None,
+        "name": row.name,
+        "start_time": rfc3339(row.start_ns),
+        "end_time": rfc3339(row.end_ns),
+        "duration_ms": duration_ms(row.start_ns, row.end_ns),
+        "status": row.status,
+        "step_id": attempt.step_id if attempt else None,
+        "agent_id": attempt.agent_id if attempt else row.agent_id or None,
+        "pass_seq": attempt.pass_seq if attempt else None,
+        "attempt": attempt.attempt if attempt else None,
+        "call_seq": numbered.call_seq or None if numbered is not None else None,
+        "provider": row.provider or None,
+        "model": row.model or None,
+        "tool_name": row.tool_name or None,
+        "usage": usage_of(row),
+        "cost_usd": _money(row.cost_usd),
+        "billed": row.billed,
+        "aggregate": row.is_aggregate,
+        "call_span_id": row.call_span_id or None,
+        "labels": row.labels,
+        "error": row.error or None,
+    }
+
+
+def _listed(found: Blackboard, earlier: bool) -> list[Artifact]:
+    if not earlier:
+        return found.artifacts
+    return sorted((*found.artifacts, *found.replaced), key=lambda artifact: artifact.sort_key)
+
+
+def _artifact(board: Board, tenant: Tenant, run: Run, artifact: Artifact) -> dict[str, Any]:
+    described = describe(artifact, tenant, run.run_id, board.settings.characters_per_token)
+    return described | {
+        "created_at": rfc3339(described["created_at"]),
+        "updated_at": rfc3339(described["updated_at"]),
+    }
+
+
+def _prompt(
+    board: Board,
+    tenant: Tenant,
+    run: Run,
+    artifact: Artifact,
+    outputs: dict[tuple[str, str], str],
+    billed: dict[tuple[str, str], Resolved],
+) -> dict[str, Any]:
+    shown = _artifact(board, tenant, run, artifact)
+    row = artifact.resolved
+    paid = billed.get((row.trace_id, row.call_span_id))
+    return {
+        **{name: shown[name] for name in (
+            "artifact_id", "label", "step_id", "agent_id", "pass_seq", "attempt", "call_seq", "trace_id", "span_id",
+            "status", "token_size", "body_bytes", "summary", "metadata",
+        )},
+        "exact": shown["metadata"]["exact"],
+        "provider": row.provider or None,
+        "model": row.model or None,
+        "operation": row.operation,
+        "usage": usage_of(paid or row),
+        "cost_usd": _money(paid.cost_usd) if paid else None,
+        "cost_source": paid.cost_source or None if paid else None,
+        "output_artifact_id": outputs.get((row.trace_id, row.call_span_id or row.span_id)),
+        "requested_calls": requested_calls(row),
+        "earlier_attempt": artifact.earlier_attempt,
+        "start_time": rfc3339(row.start_ns),
+        "end_time": rfc3339(row.end_ns),
+        "error": row.error or None,
+    }  # fmt: skip
+
+
+def _span_detail(board: Board, trace_id: str, span_id: str, found: Any) -> dict[str, Any]:
+    bodies: list[Body] = list(found["bodies"])
+    contents = board.reader.bodies(bodies)
+    values = [_content_value(body, data) for body, data in zip(bodies, contents, strict=True)]
+    attributes = orjson.loads(found["attributes"])
+    shown: dict[str, Any] = {}
+    for key, value in attributes.items():
+        index = _pointer(value, len(values))
+        if index is not None and bodies[index].encoding == "pairs":
+            shown.update({str(name): each for name, each in values[index]})
+        else:
+            shown[key] = value if index is None else values[index]
+    events = orjson.loads(found["events"])
+    for event in events:
+        for key, value in event["attributes"].items():
+            index = _pointer(value, len(values))
+            if index is not None:
+                event["attributes"][key] = values[index]
+    return {
+        "trace_id": trace_id,
+        "span_id": span_id,
+        "parent_span_id": found["parent_span_id"],
+        "name": found["name"],
+        "kind": found["kind"],
+        "status_code": found["status_code"],
+        "status_message": found["status_message"],
+        "start_time": rfc3339(found["start_ns"]),
+        "end_time": rfc3339(found["sent_end_ns"]),
+        "start_time_unix_nano": str(found["start_ns"]),
+        "end_time_unix_nano": str(found["sent_end_ns"]),
+        "attributes": shown,
+        "events": events,
+        "links": orjson.loads(found["links"]),
+        "resource": orjson.loads(found["resource"]),
+        "scope": orjson.loads(found["instrumentation_scope"]),
+        "dropped": orjson.loads(found["dropped"]) if found["dropped"] else {},
+        "trace_state": found["trace_state"],
+        "dialect": found["dialect"],
+    }
+
+
+def _pointer(value: Any, count: int) -> int | None:
+    if isinstance(value, dict) and len(value) == 1 and isinstance(index := value.get(CONTENT), int) and index < count:
+        return index
+    return None
+
+
+def _content_value(body: Body, data: bytes) -> Any:
+    if body.encoding == "text":
+        return data.decode(errors="replace")
+    if body.encoding == "bytes":
+        return {"$bytes": base64.b64encode(data).decode()}
+    return parsed(data.decode(errors="replace"))

@@ -1,0 +1,337 @@
+"""The artifacts of a run: what each span and log record said, joined with what the tree and the numbers say.
+
+A pure join: `blackboard` takes rows and gives artifacts, in any order of rows the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from otel_blackboard.processor.dialects.dialect import PROVIDER_CALL, STEP, TOOL
+from otel_blackboard.processor.dialects.genai import message_role
+from otel_blackboard.processor.identity import artifact_id
+from otel_blackboard.processor.numbers import Attempt, Numbered, Numbering, number, tool_path
+from otel_blackboard.processor.reading import unflatten
+from otel_blackboard.processor.values import parsed
+from otel_blackboard.records import ArtifactRow, Body, RequestedCall, Resolved, Tenant
+
+_ORIGINS = {"attribute": 0, "event": 1, "log": 2, "pointer": 3, "": 4}
+_KIND_OF_ROLE = {TOOL: ("tool_result",), PROVIDER_CALL: ("llm_prompt", "agent_output"), STEP: ("agent_output",)}
+
+
+@dataclass(slots=True)
+class Artifact:
+    """One artifact as it is read, with its place in the run."""
+
+    artifact_id: str
+    kind: str
+    row: ArtifactRow
+    """The row that gives content and label; of several records of one call, the best."""
+    resolved: Resolved
+    attempt: Attempt
+    call_seq: int
+    llm_call: int
+    label: str
+    bodies: tuple[Body, ...]
+    log_roles: tuple[str, ...] = ()
+    """For a prompt out of message events: the role of each body."""
+    earlier_attempt: bool = False
+    """A row of an attempt that a later one has taken the place of."""
+    stands: bool = True
+    """False for the output of a model call that is not the output of its pass."""
+    text: str = ""
+    """The body, where it is computed and not stored (a tool path)."""
+    also: tuple[str, ...] = ()
+    """Artifact ids of other records of the same call."""
+
+    @property
+    def sort_key(self) -> tuple[Any, ...]:
+        """ART-19: start of the pass, call_seq with 0 last, kind; then what makes the order total."""
+        return (
+            self.attempt.start_ns, self.attempt.step_id, self.attempt.agent_id, self.attempt.pass_seq,
+            self.call_seq == 0, self.call_seq, self.kind, self.attempt.attempt, self.resolved.start_ns, self.artifact_id,
+        )  # fmt: skip
+
+    @property
+    def place(self) -> tuple[Any, ...]:
+        """What a retry writes to again."""
+        a = self.attempt
+        return (a.step_id, a.agent_id, a.pass_seq, self.call_seq, self.kind)
+
+    @property
+    def start_ns(self) -> int:
+        return self.resolved.start_ns
+
+    @property
+    def end_ns(self) -> int:
+        return self.resolved.end_ns
+
+
+@dataclass(slots=True)
+class Blackboard:
+    run_id: str
+    numbering: Numbering
+    artifacts: list[Artifact] = field(default_factory=list)
+    """What a reader sees, in listing order."""
+    replaced: list[Artifact] = field(default_factory=list)
+    """Rows of earlier attempts that a retry has written over, and outputs that stand for no pass."""
+
+    def find(self, identity: str) -> Artifact | None:
+        for artifact in (*self.artifacts, *self.replaced):
+            if artifact.artifact_id == identity or identity in artifact.also:
+                return artifact
+        return None
+
+
+def blackboard(
+    tenant: Tenant, run_id: str, resolved: Iterable[Resolved], rows: Iterable[ArtifactRow], paths: bool
+) -> Blackboard:
+    """Everything that is on a run's blackboard. `paths` lists a computed tool_path for each pass."""
+    numbering = number(resolved)
+    by_call: dict[tuple[str, str, str], list[tuple[ArtifactRow, Numbered]]] = defaultdict(list)
+    for row in rows:
+        numbered = numbering.spans.get((row.trace_id, row.span_id))
+        if numbered is None or row.kind not in _KIND_OF_ROLE.get(numbered.row.role, ()):
+            continue
+        call = _call_of(numbered.row)
+        by_call[(row.trace_id, call, row.kind)].append((row, numbered))
+    board = Blackboard(run_id, numbering)
+    found = [_merge(records) for records in by_call.values()]
+    if paths:
+        found += _paths(tenant, run_id, numbering)
+    standing = [artifact for artifact in found if artifact.stands]
+    board.replaced = [artifact for artifact in found if not artifact.stands]
+    best: dict[tuple[Any, ...], Artifact] = {}
+    for artifact in sorted(standing, key=_recency):
+        known = best.get(artifact.place)
+        if known is not None:
+            known.earlier_attempt = True
+            board.replaced.append(known)
+        best[artifact.place] = artifact
+    board.artifacts = sorted(best.values(), key=lambda artifact: artifact.sort_key)
+    for artifact in board.artifacts:
+        artifact.earlier_attempt = artifact.attempt.superseded
+    for artifact in board.replaced:
+        artifact.earlier_attempt = artifact.attempt.superseded or artifact.earlier_attempt
+    board.replaced.sort(key=lambda artifact: artifact.sort_key)
+    return board
+
+
+def _recency(artifact: Artifact) -> tuple[int, int, str]:
+    return (artifact.attempt.attempt, artifact.resolved.start_ns, artifact.resolved.span_id)
+
+
+def _call_of(row: Resolved) -> str:
+    return row.call_span_id or row.span_id
+
+
+def _merge(records: list[tuple[ArtifactRow, Numbered]]) -> Artifact:
+    """All records of one artifact as one: exact before rebuilt, attribute before event before log, the call's own span
+    first. Log records that each bring a piece are put together by time, then hash."""
+    call = _call_of(records[0][1].row)
+    records.sort(
+        key=lambda item: (
+            not (item[0].exact and item[0].bodies), not item[0].bodies, _ORIGINS.get(item[0].origin, 9),
+            item[0].span_id != call, item[0].span_id, item[0].time_ns, item[0].source,
+        )
+    )  # fmt: skip
+    best, numbered = records[0]
+    own = next((row for row, _ in records if row.source == "" and row.span_id == call), None)
+    own = own or next((row for row, _ in records if row.source == ""), best)
+    pieces = [best]
+    if best.origin == "log":
+        pieces = [row for row, _ in records if row.origin == "log" and row.span_id == best.span_id]
+        whole = [row for row in pieces if any(body.field.startswith("gen_ai.") for body in row.bodies)]
+        pieces = whole[:1] or sorted(pieces, key=lambda row: (row.time_ns, row.source))
+    resolved = numbered.row
+    kind = best.kind
+    stands = kind != "agent_output" or any(each.row.stands for _, each in records)
+    label = {
+        "llm_prompt": f"LLM call {numbered.llm_call}" if numbered.llm_call else "LLM call",
+        "agent_output": numbered.attempt.agent_id or own.label,
+        "tool_result": own.label or resolved.tool_name,
+    }[kind]
+    bodies = tuple(body for row in pieces for body in row.bodies)
+    return Artifact(
+        artifact_id=own.artifact_id,
+        kind=kind,
+        row=best,
+        resolved=resolved,
+        attempt=numbered.attempt,
+        call_seq=0 if kind == "agent_output" else numbered.call_seq,
+        llm_call=numbered.llm_call,
+        label=label,
+        bodies=bodies,
+        log_roles=tuple(message_role(row.label) for row in pieces for _ in row.bodies) if best.origin == "log" else (),
+        stands=stands,
+        also=tuple(sorted({row.artifact_id for row, _ in records} - {own.artifact_id})),
+    )
+
+
+def _paths(tenant: Tenant, run_id: str, numbering: Numbering) -> list[Artifact]:
+    found = []
+    for attempt in numbering.attempts:
+        path = tool_path(attempt.calls)
+        if not path:
+            continue
+        first = (attempt.spans or attempt.calls)[0]
+        identity = artifact_id(
+            tenant, run_id, attempt.step_id, attempt.agent_id, str(attempt.pass_seq), str(attempt.attempt), "tool_path"
+        )
+        row = ArtifactRow(first.trace_id, first.span_id, "tool_path", summary=path[:500], characters=len(path))
+        row.content_type = "text/plain; charset=utf-8"
+        found.append(Artifact(identity, "tool_path", row, first, attempt, 0, 0, "Tool path", (), text=path))
+    return found
+
+
+# ---------------------------------------------------------------------------------------------------------------- json
+
+
+def token_size(artifact: Artifact, characters_per_token: int) -> int | None:
+    """ART-06: approximate; None where no content was captured."""
+    if not artifact.bodies and not artifact.text:
+        return None
+    return -(-artifact.row.characters // characters_per_token)
+
+
+def describe(artifact: Artifact, tenant: Tenant, run_id: str, characters_per_token: int) -> dict[str, Any]:
+    """One artifact as the API shows it, without its body. Times are left as nanoseconds for the caller to write."""
+    row, resolved, attempt = artifact.row, artifact.resolved, artifact.attempt
+    whole = artifact.bodies[0] if len(artifact.bodies) == 1 and row.exact else None
+    text = artifact.text.encode() if artifact.text else None
+    return {
+        "artifact_id": artifact.artifact_id,
+        "organization_id": tenant.organization_id,
+        "project_id": tenant.project_id,
+        "use_case_id": resolved.use_case_id or None,
+        "run_id": run_id,
+        "trace_id": resolved.trace_id,
+        "span_id": resolved.span_id,
+        "step_id": attempt.step_id,
+        "step_name": resolved.step_name or None,
+        "agent_id": attempt.agent_id,
+        "pass_seq": attempt.pass_seq,
+        "attempt": attempt.attempt,
+        "call_seq": artifact.call_seq,
+        "kind": artifact.kind,
+        "label": artifact.label,
+        "summary": row.summary,
+        "status": "failed" if resolved.status == "failed" else "ok",
+        "token_size": token_size(artifact, characters_per_token),
+        "body_bytes": whole.raw_length if whole else len(text) if text is not None else None,
+        "body_sha256": whole.sha256 if whole else _sha256(text) if text is not None else None,
+        "content_type": _content_type(artifact),
+        "metadata": metadata(artifact),
+        "created_at": resolved.start_ns,
+        "updated_at": resolved.end_ns or resolved.start_ns,
+    }
+
+
+def _sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def _content_type(artifact: Artifact) -> str | None:
+    if artifact.kind == "llm_prompt" and artifact.bodies:
+        return "application/json"
+    if len(artifact.bodies) > 1:
+        return "application/json"
+    return artifact.row.content_type or None
+
+
+def metadata(artifact: Artifact) -> dict[str, Any]:
+    row, resolved = artifact.row, artifact.resolved
+    data: dict[str, Any] = {}
+    if artifact.kind == "tool_result":
+        data = {
+            "tool_name": resolved.tool_name,
+            "arguments": parsed(row.arguments) if row.arguments else None,
+            "tool_call_id": resolved.tool_call_id or None,
+            "tool_class": resolved.tool_class or "system",
+        }
+        if row.arguments.endswith("…"):
+            data["arguments_truncated"] = True
+    elif artifact.kind == "llm_prompt":
+        data = {
+            "exact": row.exact if artifact.bodies else None,
+            "provider": resolved.provider or None,
+            "model": resolved.model or None,
+            "loop_iteration": resolved.loop_iteration,
+            "output_retry": resolved.output_retry,
+            "send_count": (resolved.retry_count or 0) + 1,
+        }
+        if artifact.bodies and not row.exact:
+            data["mark"] = "reconstructed"
+    if artifact.kind != "tool_path":
+        data["content"] = "captured" if artifact.bodies else "elsewhere" if row.origin == "pointer" else "not captured"
+    if resolved.error and resolved.status == "failed":
+        data["error"] = resolved.error
+    if row.truncated:
+        data["truncated_by"] = row.truncated
+    if artifact.earlier_attempt:
+        data["earlier_attempt"] = True
+    return data
+
+
+# ---------------------------------------------------------------------------------------------------------------- body
+
+
+def assemble(artifact: Artifact, contents: Sequence[bytes]) -> bytes:
+    """The body of an artifact out of its stored contents: the one content as it is, else what has to be rebuilt."""
+    if artifact.kind == "tool_path":
+        return artifact.text.encode()
+    if artifact.kind == "llm_prompt" and not artifact.row.exact:
+        return rebuilt_prompt(artifact, contents)
+    if len(contents) == 1:
+        return contents[0]
+    return orjson.dumps([_value(content) for content in contents])
+
+
+_PARTS_OF_PROMPT = {
+    "gen_ai.system_instructions": "system",
+    "gen_ai.input.messages": "messages",
+    "gen_ai.tool.definitions": "tools",
+    "gen_ai.prompt": "messages",
+    "gen_ai.prompt.*": "messages",
+}
+
+
+def rebuilt_prompt(artifact: Artifact, contents: Sequence[bytes]) -> bytes:
+    """A request made from message attributes or events (PRM-10): `{model, system?, messages, tools?}`, never exact."""
+    prompt: dict[str, Any] = {"model": artifact.resolved.model or None}
+    messages: list[Any] = []
+    roles = artifact.log_roles or ("",) * len(contents)
+    for body, content, role in zip(artifact.bodies, contents, roles, strict=True):
+        value = _value(content)
+        field = body.field.split(".", 2)[-1] if body.field.startswith("events.") else body.field
+        name = _PARTS_OF_PROMPT.get(field)
+        if field.endswith(".*") and body.encoding == "pairs":
+            value = unflatten(value)
+        if name in ("system", "tools"):
+            prompt[name] = value
+        elif name == "messages":
+            messages += value if isinstance(value, list) else [value]
+        elif isinstance(value, dict):  # one message event
+            messages.append(({"role": role} if role else {}) | value)
+        else:
+            messages.append({"role": role or "user", "content": value})
+    prompt["messages"] = messages
+    return orjson.dumps(prompt)
+
+
+def _value(content: bytes) -> Any:
+    return parsed(content.decode(errors="replace"))
+
+
+def requested_calls(resolved: Resolved) -> list[dict[str, Any]]:
+    return [_call(call) for call in resolved.requested]
+
+
+def _call(call: RequestedCall) -> dict[str, Any]:
+    return {"id": call.id or None, "name": call.name}

@@ -1,0 +1,108 @@
+"""Reading a run: which run an id means, and its blackboard out of the stores."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Sequence
+
+from otel_blackboard.config import Settings
+from otel_blackboard.exporter.reader import Reader
+from otel_blackboard.processor.tree import USAGE
+from otel_blackboard.query import recall
+from otel_blackboard.query.artifacts import Artifact, Blackboard, assemble, blackboard
+from otel_blackboard.query.runs import Run, merge_parts
+from otel_blackboard.records import Resolved, Tenant
+
+_OF_TRACE = re.compile(r"run_([0-9a-f]{32})")
+
+
+class NoSuchRun(Exception):
+    """No run of that id in this project."""
+
+
+class MovedRun(Exception):
+    """The id was made from a trace that has since become part of another run."""
+
+    def __init__(self, run_id: str) -> None:
+        super().__init__(run_id)
+        self.run_id = run_id
+
+
+class Board:
+    def __init__(self, reader: Reader, settings: Settings, clock_ns: Callable[[], int] = time.time_ns) -> None:
+        self.reader, self.settings, self.clock_ns = reader, settings, clock_ns
+
+    def run(self, tenant: Tenant, run_id: str) -> Run:
+        """Raises NoSuchRun, or MovedRun for `run_` + the id of a trace that was joined to another run."""
+        parts = self.reader.parts_of_run(tenant, run_id)
+        if not parts:
+            match = _OF_TRACE.fullmatch(run_id)
+            joined = self.reader.parts_of_trace(tenant, match[1]) if match else []
+            if len({part.run_id for part in joined}) == 1:
+                raise MovedRun(joined[0].run_id)
+            raise NoSuchRun(run_id)
+        return merge_parts(parts, self.clock_ns(), self.settings.run_idle_timeout * 10**9)
+
+    def follow(self, tenant: Tenant, run_id: str) -> Run:
+        """Like run(), going along to where the run has moved."""
+        try:
+            return self.run(tenant, run_id)
+        except MovedRun as moved:
+            return self.run(tenant, moved.run_id)
+
+    def resolved(self, tenant: Tenant, run: Run) -> list[Resolved]:
+        return self.reader.resolved(tenant, run.run_id, run.trace_ids)
+
+    def blackboard(self, tenant: Tenant, run: Run, kinds: Sequence[str] | None = None) -> Blackboard:
+        """Everything of the kinds that this deployment captures."""
+        captured = self.captured_kinds()
+        wanted = [kind for kind in captured if kinds is None or kind in kinds]
+        rows = self.reader.artifacts(tenant, run.trace_ids, [kind for kind in wanted if kind != "tool_path"])
+        return blackboard(tenant, run.run_id, self.resolved(tenant, run), rows, "tool_path" in wanted)
+
+    def captured_kinds(self) -> list[str]:
+        kinds = ["tool_result", "agent_output"] if self.settings.capture_artifacts else []
+        kinds += ["llm_prompt"] if self.settings.capture_prompts else []
+        return kinds + (["tool_path"] if self.settings.plan_state_persistence else [])
+
+    def body(self, artifact: Artifact) -> bytes | None:
+        """None when no content was captured. Raises what the body store raises."""
+        if not artifact.bodies and not artifact.text:
+            return None
+        return assemble(artifact, self.reader.bodies(artifact.bodies))
+
+    def recall(self, tenant: Tenant, run_id: str, query: str, top_k: int) -> list[tuple[Artifact, str, bool]]:
+        """(artifact, content, whether it was cut), best first, equals newest first; nothing outside this run."""
+        words = recall.words_of(query)
+        if not words:
+            return []
+        run = self.follow(tenant, run_id)
+        hits, searched = self.reader.search_run(tenant, run.trace_ids, words)
+        board = self.blackboard(tenant, run, ("tool_result", "agent_output"))
+        by_row = {
+            (a.row.trace_id, a.row.span_id, a.kind): a
+            for a in board.artifacts
+            if a.kind in ("tool_result", "agent_output")
+        }
+        scored = [
+            (score, artifact)
+            for score, hit in recall.rank(hits, searched)
+            if (artifact := by_row.get((hit.trace_id, hit.span_id, hit.kind))) is not None
+        ]
+        scored.sort(key=lambda item: (-item[0], -item[1].start_ns, item[1].artifact_id))
+        chosen: dict[str, Artifact] = {}
+        for _, artifact in scored:
+            chosen.setdefault(artifact.artifact_id, artifact)
+            if len(chosen) == top_k:
+                break
+        most = self.settings.recall_characters
+        results = []
+        for artifact in chosen.values():
+            text = (self.body(artifact) or b"").decode(errors="replace")
+            results.append((artifact, text[:most], len(text) > most))
+        return results
+
+
+def usage_of(row: Resolved | Run) -> dict[str, int | None]:
+    return dict(row.usage) if isinstance(row, Run) else {name: getattr(row, name) for name in USAGE}

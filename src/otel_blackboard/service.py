@@ -1,0 +1,178 @@
+"""The service in one process: stores, doors, query service; from start to a graceful stop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+import socket
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from otel_blackboard import __version__
+from otel_blackboard.access import KeyRing
+from otel_blackboard.collector.arrival import Counters
+from otel_blackboard.collector.group_commit import GroupCommit
+from otel_blackboard.collector.grpc import start_grpc_door
+from otel_blackboard.collector.http import make_http_door
+from otel_blackboard.config import Settings, is_loopback, split_address
+from otel_blackboard.exporter import clickhouse
+from otel_blackboard.exporter.bodies import BodyStore, open_body_store
+from otel_blackboard.exporter.flush import Exporter
+from otel_blackboard.exporter.reader import Reader
+from otel_blackboard.query.api import make_api
+
+log = logging.getLogger("otel_blackboard")
+
+
+class StartError(Exception):
+    """The service cannot start; the message says why and what to do."""
+
+
+@dataclass
+class Stores:
+    """Everything opened: what `serve` and the commands that work without it share."""
+
+    settings: Settings
+    bodies: BodyStore
+    exporter: Exporter
+    reader: Reader
+
+    def close(self) -> None:
+        self.exporter.close()
+        self.reader.close()
+
+
+@contextlib.contextmanager
+def open_stores(settings: Settings) -> Iterator[Stores]:
+    """Raises StoreError or BodyStoreError, with what to do."""
+    if not settings.clickhouse or not settings.s3:
+        settings.data.mkdir(parents=True, exist_ok=True)
+    bodies = open_body_store(settings)
+    bodies.check()
+    clickhouse.prepare(settings)
+    stores = Stores(settings, bodies, Exporter(settings, bodies), Reader(settings, bodies))
+    try:
+        yield stores
+    finally:
+        stores.close()
+
+
+def load_keys(settings: Settings) -> KeyRing | None:
+    """The keys, or None where none are set: then every door must be on loopback."""
+    if settings.keys_file is not None:
+        return KeyRing.load(settings.keys_file)
+    for option in ("otlp_grpc", "otlp_http", "api"):
+        address = getattr(settings, option)
+        if address and not is_loopback(address):
+            raise StartError(
+                f"--{option.replace('_', '-')} {address} can be reached from other machines, and no keys are set. "
+                "Make one with `otel-blackboard keys new`, put it in a file and name it in BLACKBOARD_KEYS_FILE; "
+                "or listen on 127.0.0.1."
+            )
+    return None
+
+
+def listen(option: str, address: str) -> socket.socket:
+    try:
+        host, port = split_address(address)
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        listener = socket.socket(family, socket.SOCK_STREAM)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen(1024)
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise StartError(f"--{option} {address}: {why}. Stop what listens there, or give another address.") from error
+    listener.setblocking(False)
+    return listener
+
+
+class _Server(uvicorn.Server):
+    """A uvicorn server that leaves signals to the service."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def _server(app: ASGIApp, settings: Settings) -> _Server:
+    return _Server(
+        uvicorn.Config(
+            app, log_config=None, access_log=False, lifespan="off", server_header=False, date_header=False,
+            timeout_graceful_shutdown=settings.shutdown_timeout,
+        )
+    )  # fmt: skip
+
+
+async def serve(settings: Settings) -> None:
+    """Runs until SIGTERM or SIGINT. Raises StartError, StoreError, BodyStoreError or KeyFileError before it is ready."""
+    keys = load_keys(settings)
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    with contextlib.ExitStack() as opened:
+        sockets = {
+            option: opened.enter_context(listen(option.replace("_", "-"), address))
+            for option in ("otlp_http", "api")
+            if (address := getattr(settings, option))
+        }
+        stores = opened.enter_context(open_stores(settings))
+        await asyncio.to_thread(stores.exporter.warm_up)
+        intake = GroupCommit(stores.exporter, settings)
+        counters = Counters()
+
+        def ready() -> str:
+            if stop.is_set():
+                return "The service is stopping."
+            try:
+                stores.reader.check()
+            except Exception:
+                return "The row store does not answer."
+            return ""
+
+        servers: list[_Server] = []
+        running: list[asyncio.Task[None]] = []
+        where: list[str] = []
+        grpc_server = None
+        if settings.otlp_grpc:
+            try:
+                grpc_server, port = await start_grpc_door(intake, keys, settings, counters)
+            except (OSError, RuntimeError, ValueError) as error:
+                raise StartError(
+                    f"--otlp-grpc {settings.otlp_grpc}: {error}. Stop what listens there, or give another address."
+                ) from error
+            where.append(f"OTLP/gRPC {split_address(settings.otlp_grpc)[0]}:{port}")
+        apps: dict[str, tuple[str, ASGIApp]] = {
+            "otlp_http": ("OTLP/HTTP http://", make_http_door(intake, keys, settings, counters)),
+            "api": ("API http://", make_api(stores.reader, settings, keys, ready)),
+        }
+        for option, listener in sockets.items():
+            name, app = apps[option]
+            server = _server(app, settings)
+            servers.append(server)
+            running.append(asyncio.create_task(server.serve(sockets=[listener])))
+            host, port = listener.getsockname()[:2]
+            where.append(f"{name}{f'[{host}]' if ':' in host else host}:{port}")
+        while not all(server.started for server in servers):
+            await asyncio.sleep(0.01)
+            if failed := next((task for task in running if task.done()), None):
+                failed.result()
+        log.info(
+            "otel-blackboard %s ready: %s; rows %s; bodies %s; keys %s", __version__, ", ".join(where),
+            clickhouse.where(settings), stores.bodies, "none, loopback only" if keys is None else len(keys),
+        )  # fmt: skip
+        await stop.wait()
+        log.info("stopping: finishing what was taken")
+        finished = await asyncio.to_thread(intake.close)
+        if grpc_server is not None:
+            await grpc_server.stop(grace=2)
+        for server in servers:
+            server.should_exit = True
+        await asyncio.gather(*running, return_exceptions=True)
+        log.info("stopped" if finished else "stopped, a flush was still running: its senders were not acknowledged")
