@@ -6,6 +6,7 @@ import asyncio
 import gzip
 import json
 import logging
+import sys
 import threading
 import zlib
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -18,7 +19,6 @@ import grpc
 import httpx
 import pytest
 import uvicorn
-from backports import zstd
 from google.rpc import error_details_pb2, status_pb2
 from opentelemetry.exporter.otlp.proto.grpc._log_exporter import OTLPLogExporter as GrpcLogExporter
 from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter as GrpcSpanExporter
@@ -50,6 +50,11 @@ from otel_blackboard.collector.grpc import start_grpc_door
 from otel_blackboard.collector.http import make_http_door
 from otel_blackboard.config import Settings
 from otel_blackboard.records import Tenant
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
 
 CAPTURES = Path(__file__).parents[2] / "shared" / "captures"
 PROTOBUF = "application/x-protobuf"

@@ -7,6 +7,7 @@ import gzip
 import itertools
 import json
 import math
+import sys
 import tracemalloc
 import zlib
 from collections.abc import Callable
@@ -14,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from backports import zstd
 from google.protobuf import json_format
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -36,6 +36,11 @@ from otel_blackboard.collector.arrival import (
     names_credential,
 )
 from otel_blackboard.records import DUPLICATES, InvalidText, Value
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
 
 CAPTURES = Path(__file__).parents[2] / "shared" / "captures"
 TRACE = bytes(range(1, 17))

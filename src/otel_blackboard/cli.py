@@ -56,8 +56,15 @@ def settings_from(given: dict[str, Any]) -> Settings:
 
 def log_to_stderr() -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
-    for name in ("uvicorn", "uvicorn.error", "clickhouse_connect", "urllib3"):
+    for name in ("uvicorn", "uvicorn.error"):
         logging.getLogger(name).setLevel(logging.WARNING)
+    quiet_clients()
+
+
+def quiet_clients() -> None:
+    """What these libraries say about a server that does not answer is said by us, once and with advice."""
+    for name in ("clickhouse_connect", "urllib3"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
 def failing(action: Callable[[], Any]) -> Any:
@@ -65,12 +72,17 @@ def failing(action: Callable[[], Any]) -> Any:
     from otel_blackboard.access import KeyFileError
     from otel_blackboard.exporter.bodies import BodyError
     from otel_blackboard.exporter.clickhouse import StoreError
+    from otel_blackboard.exporter.flush import StoreFailed
     from otel_blackboard.service import StartError
 
     try:
         return action()
-    except (StartError, StoreError, BodyError, KeyFileError, ValueError) as error:
+    except (StartError, StoreError, StoreFailed, BodyError, KeyFileError, ValueError) as error:
         raise click.ClickException(str(error)) from error
+    except OSError as error:
+        if error.filename is None:
+            raise
+        raise click.ClickException(f"{error.filename}: {error.strerror}") from error
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -118,6 +130,7 @@ def import_files(files: tuple[Path, ...], key: str | None, **given: Any) -> None
     from otel_blackboard.importing import import_all
 
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
+    quiet_clients()
     settings = settings_from(given)
     report = failing(lambda: import_all(files, settings, key))
     click.echo(report.text())
@@ -130,6 +143,7 @@ def doctor(**given: Any) -> None:
     """Check settings, ClickHouse, body store and ports, and say what to do."""
     from otel_blackboard.doctor import examine
 
+    quiet_clients()
     findings = examine(settings_from(given), dict(os.environ))
     for finding in findings:
         mark = click.style("ok  ", fg="green") if finding.ok else click.style("FAIL", fg="red")
@@ -152,27 +166,36 @@ def keys() -> None:
 @click.option("--file", "path", type=click.Path(dir_okay=False, path_type=Path), help="Add it to this keys file.")
 def new(key_id: str, role: str, organization: str, projects: tuple[str, ...], path: Path | None) -> None:
     """Make a key. It is shown once; only its hash is kept."""
-    from otel_blackboard.access import KeyRing, new_key
+    from otel_blackboard.access import new_key
 
     def make() -> tuple[str, dict[str, Any]]:
         return new_key(key_id, role, organization, projects)
 
     secret, entry = failing(make)
     if path is not None:
-        if path.exists():
-            failing(lambda: KeyRing.load(path))
-        held = json.loads(path.read_text()) if path.exists() else {"keys": []}
-        if any(known["id"] == key_id for known in held["keys"]):
-            raise click.ClickException(f"{path} already has a key {key_id!r}")
-        held["keys"].append(entry)
-        fresh = path.with_name(path.name + ".new")
-        fresh.write_text(json.dumps(held, indent=2) + "\n")
-        fresh.chmod(0o600)
-        fresh.replace(path)
+        failing(lambda: _add(entry, path))
         click.echo(f"added to {path}", err=True)
     else:
         click.echo(json.dumps({"keys": [entry]}, indent=2), err=True)
     click.echo(secret)
+
+
+def _add(entry: dict[str, Any], path: Path) -> None:
+    """Into the keys file, whose mode stays: a service in a container may read it as another user."""
+    from otel_blackboard.access import KeyRing
+
+    held: dict[str, Any] = {"keys": []}
+    mode = 0o600
+    if path.exists():
+        KeyRing.load(path)
+        held, mode = json.loads(path.read_text()), path.stat().st_mode & 0o777
+    if any(known["id"] == entry["id"] for known in held["keys"]):
+        raise click.ClickException(f"{path} already has a key {entry['id']!r}")
+    held["keys"].append(entry)
+    fresh = path.with_name(path.name + ".new")
+    fresh.write_text(json.dumps(held, indent=2) + "\n")
+    fresh.chmod(mode)
+    fresh.replace(path)
 
 
 if __name__ == "__main__":

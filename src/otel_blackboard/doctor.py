@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import difflib
+import errno
 import socket
 from collections.abc import Mapping
 from typing import NamedTuple
+
+import urllib3
 
 from otel_blackboard.access import KeyFileError
 from otel_blackboard.config import Settings, is_loopback, split_address
@@ -13,7 +16,14 @@ from otel_blackboard.exporter import clickhouse
 from otel_blackboard.exporter.bodies import BodyError, open_body_store
 from otel_blackboard.service import StartError, load_keys
 
-_OTHER_VARIABLES = frozenset({"BLACKBOARD_KEY", "BLACKBOARD_CACHE", "BLACKBOARD_SHARED"})
+_OTHER_VARIABLES = frozenset(
+    f"BLACKBOARD_{name}"
+    for name in (
+        "KEY",  # of `import`
+        "ENDPOINT", "INSECURE", "API_KEY",  # deploy/collector/config.yaml
+        "CACHE", "SHARED",  # .ci/run
+    )
+)  # fmt: skip
 
 
 class Finding(NamedTuple):
@@ -24,13 +34,24 @@ class Finding(NamedTuple):
 
 
 def examine(settings: Settings, environment: Mapping[str, str]) -> list[Finding]:
+    running = _running(settings)
     return [
         *_settings(environment),
         _keys(settings),
-        *(_port(settings, option) for option in ("otlp_grpc", "otlp_http", "api")),
-        _rows(settings),
+        *(_port(settings, option, running) for option in ("otlp_grpc", "otlp_http", "api")),
+        _rows(settings, running),
         _bodies(settings),
     ]
+
+
+def _running(settings: Settings) -> bool:
+    """Whether a service answers already at the API's address: then its ports and its folder are taken, as they should."""
+    try:
+        split_address(settings.api)
+        answer = urllib3.request("GET", f"http://{settings.api}/healthz", timeout=2, retries=False)
+        return answer.status == 200 and answer.json() == {"status": "ok"}
+    except (ValueError, urllib3.exceptions.HTTPError):
+        return False
 
 
 def _settings(environment: Mapping[str, str]) -> list[Finding]:
@@ -56,7 +77,7 @@ def _keys(settings: Settings) -> Finding:
     return Finding("keys", True, f"{len(keys)} from {settings.keys_file}")
 
 
-def _port(settings: Settings, option: str) -> Finding:
+def _port(settings: Settings, option: str, running: bool) -> Finding:
     address = getattr(settings, option)
     what = f"--{option.replace('_', '-')}"
     if not address:
@@ -64,21 +85,27 @@ def _port(settings: Settings, option: str) -> Finding:
     try:
         host, port = split_address(address)
     except ValueError as error:
-        return Finding(what, False, str(error), "Give host:port, as 127.0.0.1:4318.")
+        return Finding(what, False, str(error), "Give host:port, as 127.0.0.1:4318; an empty text closes the door.")
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((host, port))
         except OSError as error:
-            advice = "If that is this service running already, all is well; else stop it or give another address."
-            return Finding(what, False, f"{address}: {error.strerror}", advice)
+            if running and error.errno == errno.EADDRINUSE:
+                return Finding(what, True, f"{address} is in use; a service answers at {settings.api} already")
+            return Finding(
+                what, False, f"{address}: {error.strerror}", "Stop what listens there, or give another address."
+            )
     return Finding(what, True, f"{address} is free{'' if is_loopback(address) else ' (reachable from other machines)'}")
 
 
-def _rows(settings: Settings) -> Finding:
+def _rows(settings: Settings, running: bool) -> Finding:
     try:
         client = clickhouse.connect(settings, database="default")
     except clickhouse.StoreError as error:
+        # One process owns a chDB folder: the service that runs has it open.
+        if running and not settings.clickhouse and (settings.data / "rows" / "status").exists():
+            return Finding("rows", True, f"{clickhouse.where(settings)} is open in a service that runs already")
         return Finding("rows", False, str(error))
     try:
         version = str(client.command("SELECT version()"))
@@ -86,7 +113,8 @@ def _rows(settings: Settings) -> Finding:
         if numbers < clickhouse.OLDEST_SERVER:
             oldest = ".".join(map(str, clickhouse.OLDEST_SERVER))
             return Finding("rows", False, f"{clickhouse.where(settings)} is {version}", f"Use {oldest} or newer.")
-        exists = client.command(f"EXISTS DATABASE {settings.database}")
+        query = "SELECT count() FROM system.databases WHERE name = {name:String}"
+        exists = client.command(query, parameters={"name": settings.database})
     except Exception as error:
         return Finding("rows", False, f"{clickhouse.where(settings)}: {str(error).splitlines()[0][:200]}")
     finally:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Any, NamedTuple, Protocol
 
 import click
 import orjson
 import urllib3
 
-from otel_blackboard.collector.arrival import Decoded, DecodeError, admit
+from otel_blackboard.collector.arrival import Arrival, Decoded, DecodeError, admit
 from otel_blackboard.collector.otlp_json import decode_logs, decode_traces
 from otel_blackboard.config import Settings
 from otel_blackboard.records import Tenant
@@ -36,20 +37,35 @@ class Report:
         return not self.skipped
 
     def text(self) -> str:
-        lines = [f"{self.requests} requests into {self.where}: {self.spans} spans, {self.logs} log records"]
+        lines = [
+            f"{_count(self.requests, 'request')} into {self.where}: "
+            f"{_count(self.spans, 'span')}, {_count(self.logs, 'log record')}"
+        ]
         if self.metrics:
-            lines.append(f"{self.metrics} requests of metrics left out: metrics are not stored")
+            lines.append(f"{_count(self.metrics, 'request')} of metrics left out: metrics are not stored")
         lines += [f"not taken: {each}" for each in self.skipped[:20]]
         if len(self.skipped) > 20:
             lines.append(f"… and {len(self.skipped) - 20} more")
         return "\n".join(lines)
 
 
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+class _Taken(NamedTuple):
+    """What came of one request: how many of its records are stored, and why the others are not."""
+
+    spans: int = 0
+    logs: int = 0
+    rejected: Sequence[str] = ()
+
+
 class _Target(Protocol):
     where: str
 
-    def take(self, signal: str, line: bytes, decoded: Decoded) -> list[str]:
-        """Reasons of what was rejected. Raises StartError when it can take nothing more."""
+    def take(self, signal: str, line: bytes, decoded: Decoded) -> _Taken:
+        """Raises StartError when it can take nothing more."""
 
     def finish(self) -> None: ...
 
@@ -76,7 +92,7 @@ def _answers(address: str) -> bool:
 def _read(files: Sequence[Path], target: _Target) -> Report:
     report = Report(target.where)
     total = sum(path.stat().st_size for path in files)
-    with click.progressbar(length=total, label="importing", show_pos=False) as bar:
+    with click.progressbar(length=total, label="importing", show_pos=False, file=sys.stderr) as bar:
         for path, number, line in _lines(files):
             bar.update(len(line))
             if not line.strip():
@@ -91,11 +107,11 @@ def _read(files: Sequence[Path], target: _Target) -> Report:
             except (DecodeError, ValueError) as error:
                 report.skipped.append(f"{place}: {error}")
                 continue
-            rejected = target.take(signal, line, decoded)
+            taken = target.take(signal, line, decoded)
             report.requests += 1
-            report.spans += len(decoded.spans)
-            report.logs += len(decoded.logs)
-            report.skipped += [f"{place}: {reason}" for reason in rejected]
+            report.spans += taken.spans
+            report.logs += taken.logs
+            report.skipped += [f"{place}: {reason}" for reason in taken.rejected]
         target.finish()
     return report
 
@@ -126,20 +142,23 @@ class _Service:
         retry = urllib3.Retry(total=8, status_forcelist=(429, 503), allowed_methods=None, backoff_factor=0.5)
         self._pool = urllib3.PoolManager(retries=retry, timeout=urllib3.Timeout(connect=3, read=120))
 
-    def take(self, signal: str, line: bytes, decoded: Decoded) -> list[str]:
+    def take(self, signal: str, line: bytes, decoded: Decoded) -> _Taken:
         try:
             answer = self._pool.request("POST", f"{self._address}/v1/{signal}", body=line, headers=self._headers)
         except urllib3.exceptions.HTTPError as error:
             raise StartError(
                 f"{self.where} stopped answering: {error}. Run the import again: nothing is doubled."
             ) from error
-        if answer.status == 401:
+        if answer.status in (401, 403):
             raise StartError(f"{self.where} wants a key with role writer: give --key or set BLACKBOARD_KEY.")
-        said = orjson.loads(answer.data) if answer.data else {}
+        said = _object(answer.data)
         if answer.status != 200:
-            return [str(said.get("message") or f"HTTP {answer.status}")]
+            return _Taken(rejected=[str(said.get("message") or f"HTTP {answer.status}")])
         partial = said.get("partialSuccess") or {}
-        return [str(partial["errorMessage"])] if partial.get("errorMessage") else []
+        lost = int(partial.get("rejectedSpans") or partial.get("rejectedLogRecords") or 0) - len(decoded.rejected)
+        spans, logs = len(decoded.spans), len(decoded.logs)
+        why = [str(partial["errorMessage"])] if partial.get("errorMessage") else []
+        return _Taken(spans - lost, logs, why) if signal == "traces" else _Taken(spans, logs - lost, why)
 
     def finish(self) -> None:
         pass
@@ -152,18 +171,27 @@ class _Direct:
         self.where = str(settings.data) if not settings.clickhouse else "ClickHouse"
         self._flush = flush
         self._default = Tenant(settings.organization, settings.project)
-        self._waiting: list[Decoded] = []
+        self._waiting: list[Arrival] = []
         self._size = 0
 
-    def take(self, signal: str, line: bytes, decoded: Decoded) -> list[str]:
-        rejected = list(decoded.rejected)
-        self._waiting.append(decoded)
+    def take(self, signal: str, line: bytes, decoded: Decoded) -> _Taken:
+        arrival, rejected = admit(decoded, None, self._default)
+        self._waiting.append(arrival)
         self._size += len(line)
         if self._size >= _FLUSH_BYTES:
             self.finish()
-        return rejected
+        return _Taken(len(arrival.spans), len(arrival.logs), rejected)
 
     def finish(self) -> None:
-        arrivals = [admit(decoded, None, self._default)[0] for decoded in self._waiting]
+        arrivals = self._waiting
         self._flush([s for a in arrivals for s in a.spans], [record for a in arrivals for record in a.logs])
         self._waiting, self._size = [], 0
+
+
+def _object(data: bytes) -> dict[str, Any]:
+    """A JSON object out of an answer; empty where it is none (another program's page, an empty body)."""
+    try:
+        value = orjson.loads(data)
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}

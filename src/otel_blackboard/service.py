@@ -33,7 +33,7 @@ class StartError(Exception):
     """The service cannot start; the message says why and what to do."""
 
 
-@dataclass
+@dataclass(frozen=True, eq=False)
 class Stores:
     """Everything opened: what `serve` and the commands that work without it share."""
 

@@ -154,7 +154,7 @@ def _merge(records: list[tuple[ArtifactRow, Numbered]]) -> Artifact:
     stands = kind != "agent_output" or any(each.row.stands for _, each in records)
     label = {
         "llm_prompt": f"LLM call {numbered.llm_call}" if numbered.llm_call else "LLM call",
-        "agent_output": numbered.attempt.agent_id or own.label,
+        "agent_output": numbered.attempt.agent_id or own.label or resolved.name,
         "tool_result": own.label or resolved.tool_name,
     }[kind]
     bodies = tuple(body for row in pieces for body in row.bodies)
@@ -221,7 +221,7 @@ def describe(artifact: Artifact, tenant: Tenant, run_id: str, characters_per_tok
         "call_seq": artifact.call_seq,
         "kind": artifact.kind,
         "label": artifact.label,
-        "summary": row.summary,
+        "summary": _summary(artifact),
         "status": "failed" if resolved.status == "failed" else "ok",
         "token_size": token_size(artifact, characters_per_token),
         "body_bytes": whole.raw_length if whole else len(text) if text is not None else None,
@@ -231,6 +231,13 @@ def describe(artifact: Artifact, tenant: Tenant, run_id: str, characters_per_tok
         "created_at": resolved.start_ns,
         "updated_at": resolved.end_ns or resolved.start_ns,
     }
+
+
+def _summary(artifact: Artifact) -> str:
+    if artifact.kind == "llm_prompt":
+        resolved = artifact.resolved
+        return " ".join(resolved.error.split())[:500] if resolved.status == "failed" else resolved.model
+    return artifact.row.summary
 
 
 def _sha256(data: bytes) -> str:

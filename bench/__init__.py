@@ -1,0 +1,1 @@
+"""Measures the service against its budgets. `python -m bench --help`."""
