@@ -100,6 +100,10 @@ def _port(settings: Settings, option: str, running: bool) -> Finding:
 
 
 def _rows(settings: Settings, running: bool) -> Finding:
+    if not (settings.database.isascii() and settings.database.isidentifier()):
+        return Finding(
+            "rows", False, f"database name {settings.database!r} is not an identifier", "Set BLACKBOARD_DATABASE."
+        )
     try:
         client = clickhouse.connect(settings, database="default")
     except clickhouse.StoreError as error:

@@ -124,7 +124,10 @@ def _lines(files: Sequence[Path]) -> Iterator[tuple[Path, int, bytes]]:
 
 
 def _signal(line: bytes) -> str:
-    value = orjson.loads(line)
+    try:
+        value = orjson.loads(line)
+    except orjson.JSONDecodeError as error:
+        raise ValueError(f"not JSON: {error.msg}, at character {error.pos}") from None
     for name, signal in _SIGNALS.items():
         if isinstance(value, dict) and name in value:
             return signal

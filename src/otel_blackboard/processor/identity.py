@@ -7,7 +7,8 @@ import re
 
 from otel_blackboard.records import Tenant
 
-_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
+# `.` and `..` are no ids: they could never stand in an address.
+_ID = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._:-]{1,128}")
 _OUTSIDE_SLUG = re.compile(r"[^a-z0-9]+")
 
 

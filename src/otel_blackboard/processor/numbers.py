@@ -64,8 +64,10 @@ def number(rows: Iterable[Resolved]) -> Numbering:
             numbered[(row.trace_id, row.span_id)] = Numbered(row, attempt, 0, 0)
             members[(row.trace_id, row.span_id)] = attempt
         attempt.calls = _in_order(attempt.calls)
+        numbers = sorted(zip(_call_numbers(attempt.calls), attempt.calls, strict=True), key=lambda each: each[0])
+        attempt.calls = [row for _, row in numbers]
         llm = 0
-        for row, seq in zip(attempt.calls, _call_numbers(attempt.calls), strict=True):
+        for seq, row in numbers:
             llm += row.role == PROVIDER_CALL
             numbered[(row.trace_id, row.span_id)] = Numbered(row, attempt, seq, llm if row.role == PROVIDER_CALL else 0)
     for row in ordered:  # other records of the same call share its numbers
@@ -91,13 +93,16 @@ def _attempts(ordered: Sequence[Resolved]) -> list[Attempt]:
         attempt = Attempt(str(key[0]), str(key[1]), pass_seq, number, start, end)
         attempt.spans = [row for row in rows if row.role == STEP]
         attempt.calls = [row for row in rows if row.role != STEP]
-        found.append((attempt, stamped or key[2] == "implicit"))
+        found.append((attempt, stamped))
     found.sort(key=lambda item: (item[0].start_ns, item[0].attempt, *_tie(item[0])))
+    taken = {(each.step_id, each.agent_id, each.pass_seq) for each, stamped in found if stamped}
     last: dict[tuple[str, str], int] = defaultdict(int)
-    for attempt, numbered in found:
+    for attempt, stamped in found:
         key = (attempt.step_id, attempt.agent_id)
-        if not numbered:
+        if not stamped:
             attempt.pass_seq = last[key] + 1
+            while (*key, attempt.pass_seq) in taken:
+                attempt.pass_seq += 1
         last[key] = max(last[key], attempt.pass_seq)
     attempts = [attempt for attempt, _ in found]
     latest: dict[tuple[str, str, int], int] = {}

@@ -1,7 +1,7 @@
 """What a call cost, by the price table of the `genai-prices` package. Unknown model, unknown price: None.
 
-The package's own calculation takes 160 µs a call; where a model's prices are plain numbers a token (no tiers) the same
-sum is taken here. A property test holds the two equal.
+The package's own calculation takes 160 µs a call; where a model's prices are known by the token the same sum is taken
+here. A property test holds the two equal.
 """
 
 from __future__ import annotations
@@ -49,21 +49,40 @@ def price(light: Light, at_ns: int) -> tuple[Decimal, str] | None:
     return None
 
 
+def set_price(light: Light) -> None:
+    """Prices a model call whose usage is known and whose cost was not stated."""
+    if light.role != "provider_call" or light.cost_usd is not None or light.input_tokens is None:
+        return
+    if found := price(light, light.start_ns):
+        light.cost_usd, light.cost_source = found
+
+
 def total_price(prices: Any, read: int, written: int, cached: int, cache_write: int) -> Decimal | None:
     """The price of one call; None where the usage contradicts itself (more cached than read)."""
     fresh = read - cached - cache_write
     if fresh < 0:
         return None
     per_read = prices.input_mtok
-    parts = (
-        (fresh, per_read),
-        (cached, prices.cache_read_mtok if prices.cache_read_mtok is not None else per_read),
-        (cache_write, prices.cache_write_mtok if prices.cache_write_mtok is not None else per_read),
-        (written, prices.output_mtok),
-    )
-    if all(isinstance(each, Decimal) or not count for count, each in parts):
-        return sum((count * each for count, each in parts if count), Decimal(0)) / _MILLION
+    parts = [
+        (count, _rate(each, read))
+        for count, each in (
+            (fresh, per_read),
+            (cached, prices.cache_read_mtok if prices.cache_read_mtok is not None else per_read),
+            (cache_write, prices.cache_write_mtok if prices.cache_write_mtok is not None else per_read),
+            (written, prices.output_mtok),
+        )
+        if count
+    ]
+    if all(isinstance(each, Decimal) for _, each in parts):
+        return sum((count * each for count, each in parts), Decimal(0)) / _MILLION
     return packaged_price(prices, read, written, cached, cache_write)
+
+
+def _rate(price: Any, read: int) -> Any:
+    """The price a million tokens that holds for `read` input tokens: the highest tier they exceed prices all of them."""
+    if isinstance(price, Decimal) or price is None:
+        return price
+    return next((tier.price for tier in reversed(price.tiers) if read > tier.start), price.base)
 
 
 def packaged_price(prices: Any, read: int, written: int, cached: int, cache_write: int) -> Decimal | None:

@@ -5,10 +5,11 @@ artifacts. Everything here is a function of that one span or record alone (desig
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
 from decimal import Decimal, InvalidOperation
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -18,7 +19,7 @@ from otel_blackboard.processor.dialects.dialect import PROVIDER_CALL, STEP, TOOL
 from otel_blackboard.processor.dialects.genai import message_role
 from otel_blackboard.processor.identity import artifact_id, safe_id
 from otel_blackboard.processor.messages import Message, ToolCall, read_messages
-from otel_blackboard.processor.prices import price
+from otel_blackboard.processor.prices import set_price
 from otel_blackboard.processor.values import (
     CONTENT,
     attributes_json,
@@ -56,6 +57,8 @@ SEARCHED = 20_000
 """Characters of a body that full text covers (RCL-08)."""
 SUMMARY = 500
 ERROR_KEPT = 2_000
+NAME_KEPT = 1_024
+"""Characters of a name (agent, model, tool …) in the light columns; the attribute itself is kept whole."""
 
 
 @dataclass(slots=True)
@@ -102,9 +105,49 @@ def _merged(tables: Iterable[tuple[Dialect, Any]]) -> list[tuple[str, list[tuple
 
 
 _FACTS = _merged((d, d.facts) for d in BY_FIELD)
-_CONTENT = dict(_merged((d, d.content) for d in BY_FIELD))
+_CONTENT = _merged((d, d.content) for d in BY_FIELD)
 _LABELS = _merged((d, d.labels) for d in BY_FIELD)
 _LOG_FACTS = [(fact, keys) for fact, keys in _FACTS if fact in {f.name for f in fields(LogLight)}]
+
+_OF_RESOURCE = frozenset({"run_id", "run_name", "use_case_id", "conversation_id"})
+"""Facts that a whole process may state once, in its resource."""
+
+Table = list[tuple[str, list[tuple[Dialect, str]]]]
+
+
+class _Shape(NamedTuple):
+    """The rows of the tables that can matter to a span, by its keys alone: spans of one instrumentation share a few sets
+    of keys, and most of some eighty rows are about other dialects."""
+
+    facts: Table
+    labels: Table
+    content: Table
+    families: bool
+
+
+def _make_shape(keys: tuple[str, ...], resource_keys: tuple[str, ...]) -> _Shape:
+    families = {content_rules.family(key) for key in keys} - {""}
+    own, everywhere = families.union(keys), families.union(keys, resource_keys)
+
+    def rows(table: Table) -> Table:
+        kept = (
+            (name, [each for each in sources if each[1] in (everywhere if name in _OF_RESOURCE else own)])
+            for name, sources in table
+        )
+        return [(name, sources) for name, sources in kept if sources]
+
+    return _Shape(rows(_FACTS), rows(_LABELS), rows(_CONTENT), bool(families))
+
+
+_known_shape = lru_cache(maxsize=1024)(_make_shape)
+_MOST_KEYS = 128
+"""Attributes of a span whose shape is remembered: the memory stays small whatever is sent."""
+
+
+def _shape(span: Span) -> _Shape:
+    keys, resource_keys = tuple(span.attributes), tuple(span.resource.attributes)
+    few = len(keys) + len(resource_keys) <= _MOST_KEYS
+    return (_known_shape if few else _make_shape)(keys, resource_keys)
 
 
 def _role(span: Span) -> tuple[Role, str]:
@@ -124,8 +167,9 @@ def read_span(tenant: Tenant, span: Span) -> SpanReading:
     light = Light(span.trace_id, span.span_id, span.parent_span_id, span.name, span.start_ns, span.end_ns)
     light.role, light.operation, light.is_agent, light.is_node = role
     light.dialect, light.scope = dialect, span.scope.name
-    _facts(light, _FACTS, attributes, span.resource.attributes, span)
-    for label, keys in _LABELS:
+    shape = _shape(span)
+    _facts(light, shape.facts, attributes, span.resource.attributes, span)
+    for label, keys in shape.labels:
         for _, key in keys:
             if (value := attributes.get(key)) is not None and value != "":
                 light.labels[label] = first_text(value) or to_json(value)
@@ -147,8 +191,8 @@ def read_span(tenant: Tenant, span: Span) -> SpanReading:
     elif role.role == STEP and role.is_agent and not light.agent_id and span.name.startswith("invoke_agent "):
         light.agent_id = span.name.removeprefix("invoke_agent ")
 
-    families = _families(attributes)
-    parts, event_parts = _parts(attributes, families), _event_parts(span.events)
+    families = _families(attributes) if shape.families else {}
+    parts, event_parts = _parts(attributes, families, shape.content), _event_parts(span.events)
     contents, drafts = _Contents(tenant, span.trace_id, span.span_id), []
     if role.role == PROVIDER_CALL:
         drafts += _model_call(tenant, light, parts, event_parts, contents)
@@ -158,7 +202,7 @@ def read_span(tenant: Tenant, span: Span) -> SpanReading:
         drafts += _output(tenant, light, parts, event_parts, contents, exact_response=False)
     else:
         light.has_input, light.has_output = "input" in parts, "output" in parts
-    _price(light, span.start_ns)
+    set_price(light)
 
     attributes_text = _attributes_text(attributes, families, contents)
     events_text = _events_text(span.events, contents)
@@ -176,7 +220,8 @@ def read_span(tenant: Tenant, span: Span) -> SpanReading:
         end_ns=span.end_ns,
         size=len(attributes),
         texts=(span.name, attributes_text, events_text, links_text, span.status_message, span.parent_span_id,
-               f"{span.kind}{span.status_code}{span.start_ns}"),
+               f"{span.kind} {span.status_code} {span.start_ns} {span.flags} {span.trace_state}",
+               _resource_text(span.resource), _scope_text(span.scope)),
         contents=contents.items,
     )  # fmt: skip
     for draft in drafts:
@@ -208,13 +253,11 @@ def _facts(
                     continue
                 light.cost_usd, light.cost_source = cost, "span"  # type: ignore[union-attr]
             else:
-                setattr(light, fact, first_text(value)[:1024])
+                text = first_text(value)
+                setattr(light, fact, text if fact in _IDS else text[:NAME_KEPT])
             break
     light.provider = _RENAMED_PROVIDERS.get(light.provider, light.provider)
 
-
-_OF_RESOURCE = frozenset({"run_id", "run_name", "use_case_id", "conversation_id"})
-"""Facts that a whole process may state once, in its resource."""
 
 _RENAMED_PROVIDERS = {
     "xai": "x_ai",
@@ -263,14 +306,6 @@ def _name_tool(light: Light, span: Span) -> None:
         light.tool_class = "recall" if recall else "knowledge_base" if light.operation == "retrieval" else "system"
 
 
-def _price(light: Light, at_ns: int) -> None:
-    if light.role != PROVIDER_CALL or light.cost_usd is not None or light.input_tokens is None:
-        return
-    found = price(light, at_ns)
-    if found:
-        light.cost_usd, light.cost_source = found
-
-
 # ------------------------------------------------------------------------------------------------------------- content
 
 
@@ -303,10 +338,10 @@ def _families(attributes: Attributes) -> dict[str, Value]:
     return families
 
 
-def _parts(attributes: Attributes, families: dict[str, Value]) -> dict[str, Part]:
+def _parts(attributes: Attributes, families: dict[str, Value], table: Table) -> dict[str, Part]:
     """meaning → the first attribute (or flattened family) that has it."""
     found: dict[str, Part] = {}
-    for meaning, keys in _CONTENT.items():
+    for meaning, keys in table:
         for _, key in keys:
             value = attributes.get(key)
             if value is None and key in families:
@@ -334,26 +369,34 @@ def _attributes_text(attributes: Attributes, families: dict[str, Value], content
     """Attributes as JSON text in which content is a pointer `{"$content": index into bodies}`."""
     kept: dict[str, Any] = {}
     for key, value in attributes.items():
+        short = value.__class__ is str and len(value) <= _MAYBE_LARGE  # type: ignore[arg-type]
         if families and (name := content_rules.family(key)):
             if name not in kept:
                 index = contents.value(name, families[name])
                 contents.items[index].encoding = "pairs"
                 kept[name] = {CONTENT: index}
-        elif value is not None and (content_rules.is_content(key) or _is_large(value)):
+        elif value is not None and (content_rules.is_content(key) or (not short and _is_large(value))):
             kept[key] = {CONTENT: contents.value(key, value)}
-        elif key[:1] == "$" or isinstance(value, float | list | dict | bytes):
-            kept.update(plain({key: value}))
-        else:
+        elif value.__class__ in _SAID_BY_JSON and key[:1] != "$":
             kept[key] = value
+        else:
+            kept.update(plain({key: value}))
     return orjson.dumps(kept).decode()
+
+
+_SAID_BY_JSON = frozenset((str, int, bool, type(None)))
 
 
 def _is_large(value: Value) -> bool:
     if isinstance(value, str):
-        return len(value) > content_rules.LARGE // 4 and len(value.encode()) > content_rules.LARGE
+        return len(value) > _MAYBE_LARGE and len(value.encode()) > content_rules.LARGE
     if isinstance(value, bytes):
         return len(value) > content_rules.LARGE
     return isinstance(value, list | dict) and len(to_json(value)) > content_rules.LARGE
+
+
+_MAYBE_LARGE = content_rules.LARGE // 4
+"""Characters: UTF-8 takes up to four bytes each."""
 
 
 def _events_text(events: list[Event], contents: _Contents) -> str:
@@ -378,10 +421,7 @@ def _events_text(events: list[Event], contents: _Contents) -> str:
 
 def _version(finished: bool, end_ns: int, size: int, texts: Iterable[str], contents: list[Content]) -> int:
     """Which version of a span or record wins, by content alone: finished, then latest end, then most attributes."""
-    digest = hashlib.sha256()
-    for text in texts:
-        digest.update(text.encode("utf-8", "surrogatepass"))
-        digest.update(b"\0")
+    digest = hashlib.sha256("\0".join((*texts, "")).encode("utf-8", "surrogatepass"))
     for content in contents:
         digest.update(content.field.encode("utf-8", "surrogatepass"))
         digest.update(hashlib.sha256(content.data).digest())
@@ -718,11 +758,24 @@ def _log_artifacts(tenant: Tenant, light: LogLight, parts: list[Part], contents:
 
 
 def _resource_text(resource: Resource) -> str:
-    return attributes_json(resource.attributes) + resource.schema_url
+    return _once(resource, lambda: attributes_json(resource.attributes) + resource.schema_url)
 
 
 def _scope_text(scope: Scope) -> str:
-    return f"{scope.name}\n{scope.version}\n{attributes_json(scope.attributes)}{scope.schema_url}"
+    return _once(
+        scope, lambda: f"{scope.name}\n{scope.version}\n{attributes_json(scope.attributes)}{scope.schema_url}"
+    )
+
+
+_last_texts: dict[type, tuple[object, str]] = {}
+
+
+def _once(owner: Resource | Scope, text: Callable[[], str]) -> str:
+    """The text of what neighbouring spans and records share: one object a request, so remembering the last is enough."""
+    known = _last_texts.get(type(owner))
+    if known is None or known[0] is not owner:
+        known = _last_texts[type(owner)] = (owner, text())
+    return known[1]
 
 
 __all__ = ["message_role", "read_log", "read_span"]

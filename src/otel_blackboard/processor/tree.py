@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
-from itertools import pairwise
 
 from otel_blackboard.processor.dialects.dialect import FLOW_RUN, PROVIDER_CALL, STEP, TOOL
 from otel_blackboard.processor.identity import run_of_trace, slug
+from otel_blackboard.processor.prices import set_price
 from otel_blackboard.records import Light, LogLight, Resolved, RunPart
 
 READER_VERSION = 1
@@ -33,6 +33,8 @@ class _Node:
     step: _Node | None = None
     """Innermost pass this span belongs to, by its identity-giving (outermost) span."""
     inner_step: _Node | None = None
+    agents: set[str] = field(default_factory=set)
+    """The agents that the steps inside this pass name."""
     depth: int = 0
 
     @property
@@ -84,6 +86,7 @@ def complete_from_logs(spans: Sequence[Light], logs: Iterable[LogLight]) -> None
                 setattr(light, name, getattr(log, name))
         light.has_input = light.has_input or log.has_input
         light.has_output = light.has_output or log.has_output
+        set_price(light)
 
 
 # ---------------------------------------------------------------------------------------------------------------- tree
@@ -142,6 +145,11 @@ def _assign_parts(order: list[_Node]) -> None:
     only = next(iter(explicit)) if len(explicit) == 1 else ""
     for node in order:
         node.part = node.light.run_id or (node.parent.part if node.parent is not None else "") or only
+    if len({node.part for node in order}) > 1:  # inside its run a span hangs under its nearest ancestor of that run
+        above = {id(node): node.parent for node in order}
+        for node in order:
+            while node.parent is not None and node.parent.part != node.part:
+                node.parent = above[id(node.parent)]
 
 
 # ---------------------------------------------------------------------------------------------------------------- part
@@ -154,7 +162,7 @@ def _resolve_part(name: str, nodes: list[_Node]) -> tuple[list[Resolved], RunPar
     part_agent = root.light.agent_id
     implicit_step = "step_" + slug(part_agent or root.light.agent_id or root.light.name)
     use_case = next((n.light.use_case_id for n in [root, *nodes] if n.light.use_case_id), "")
-    _assign_steps(nodes)
+    _assign_steps(nodes, root)
     rows = {node.light.span_id: _row(node, name, run_id, implicit_step, part_agent, use_case) for node in nodes}
     groups = _calls(nodes, rows)
     _bill(nodes, rows, groups)
@@ -170,17 +178,27 @@ def _root(nodes: list[_Node]) -> _Node:
     return min(runs or roles or nodes, key=lambda node: (node.depth, *node.key))
 
 
-def _assign_steps(nodes: list[_Node]) -> None:
-    """Each span's pass. A step directly holding one of the same agent is that same pass: the outer gives the identity."""
+def _assign_steps(nodes: list[_Node], root: _Node) -> None:
+    """Each span's pass. A step directly holding one of the same agent is that same pass: the outer gives the identity.
+
+    A span whose parent is missing is shown under the run's root, so where that is a pass, it belongs to it.
+    """
+    root_pass = root if root.light.role == STEP and not root.light.parent_span_id else None
     for node in nodes:
-        parent = node.parent if node.parent is not None and node.parent.part == node.part else None
-        above = parent.step if parent is not None else None
+        parent = node.parent
+        if parent is None and node.light.parent_span_id and node.light.role != STEP:
+            parent = root_pass
+        above = root_pass if parent is root_pass else parent.step if parent is not None else None
         node.step = above
-        node.inner_step = parent.inner_step if parent is not None else None
+        node.inner_step = above if parent is root_pass else parent.inner_step if parent is not None else None
         if node.light.role == STEP:
             same = above is not None and _same_pass(above, node) and _directly(above, node)
             node.step = above if same else node
             node.inner_step = node
+    for node in nodes:  # a step that names no agent is the pass of the one agent that it holds
+        inner = node.inner_step
+        if inner is not None and node.step is not None and inner is not node.step and inner.light.agent_id:
+            node.step.agents.add(inner.light.agent_id)
 
 
 def _same_pass(outer: _Node, inner: _Node) -> bool:
@@ -237,6 +255,8 @@ def _row(node: _Node, part: str, run_id: str, implicit_step: str, part_agent: st
 
 def _named(node: _Node) -> str:
     """The agent that a step inside the pass names, where the outer one names none."""
+    if node.step is not None and len(node.step.agents) == 1:
+        return next(iter(node.step.agents))
     return node.inner_step.light.agent_id if node.inner_step is not None else ""
 
 
@@ -285,10 +305,14 @@ def _calls(nodes: list[_Node], rows: dict[str, Resolved]) -> dict[str, list[_Nod
                 passed = rows[node.light.span_id].step_span_id if key == "tool_call_id" else ""
                 shared[(node.light.role, value, passed)].append(node)
         for same in shared.values():
-            same.sort(key=lambda node: node.key)
-            for one, other in pairwise(same):
-                if _overlap(one.light, other.light) and (key == "response_id" or _same_tool_call(one, other)):
-                    join(one, other)
+            latest: _Node | None = None  # the one that ends last of those before
+            for node in sorted(same, key=lambda node: node.key):
+                if latest is not None and (
+                    _overlap(latest.light, node.light) or (key == "tool_call_id" and _same_arguments(latest, node))
+                ):
+                    join(latest, node)
+                if latest is None or _end(node.light) > _end(latest.light):
+                    latest = node
     groups: dict[str, list[_Node]] = defaultdict(list)
     for node in calls:
         if node.light.span_id not in restating:
@@ -303,7 +327,7 @@ def _calls(nodes: list[_Node], rows: dict[str, Resolved]) -> dict[str, list[_Nod
 def _enclosing_call(node: _Node) -> _Node | None:
     """The call right above, with no pass and no other kind of call in between."""
     above = node.parent
-    while above is not None and above.part == node.part:
+    while above is not None:
         if above.light.role in (PROVIDER_CALL, TOOL):
             return above if above.light.role == node.light.role else None
         if above.light.role == STEP:
@@ -322,9 +346,18 @@ def _same_tool_call(one: _Node, other: _Node) -> bool:
     return bool(one.light.tool_call_id) and one.light.tool_call_id == other.light.tool_call_id
 
 
+def _same_arguments(one: _Node, other: _Node) -> bool:
+    """Whether nothing says otherwise. Some servers count call ids anew with each answer: those are other calls."""
+    sent = {one.light.arguments_sha256, other.light.arguments_sha256} - {""}
+    return len(sent) < 2
+
+
 def _overlap(one: Light, other: Light) -> bool:
-    end, other_end = (light.end_ns or 2**63 for light in (one, other))
-    return one.start_ns - SAME_CALL_NS <= other_end and other.start_ns - SAME_CALL_NS <= end
+    return one.start_ns - SAME_CALL_NS <= _end(other) and other.start_ns - SAME_CALL_NS <= _end(one)
+
+
+def _end(light: Light) -> int:
+    return light.end_ns or 2**64
 
 
 # ------------------------------------------------------------------------------------------------------------- billing

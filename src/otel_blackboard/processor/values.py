@@ -116,6 +116,8 @@ def parsed(value: Value) -> Any:
 
 
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|\s+', re.DOTALL)
+_PLAIN_STRING = re.compile(r'"[^"\\\x00-\x1f\ud800-\udfff]*"')
+"""A JSON string that compact() leaves as it is."""
 
 
 def compact(text: str) -> str:
@@ -124,16 +126,23 @@ def compact(text: str) -> str:
     Text that is no JSON becomes one JSON string. Lone surrogates stay escaped, for they are no characters.
     """
     try:
-        json.loads(text, parse_constant=_refuse)
+        _STRICT.decode(text)
     except (ValueError, RecursionError):
         return _string(text)
-    return _TOKEN.sub(lambda token: _string(json.loads(token[0], strict=False)) if token[0][0] == '"' else "", text)
+    return _TOKEN.sub(_compact_token, text)
+
+
+def _compact_token(match: re.Match[str]) -> str:
+    token = match[0]
+    if token[0] != '"':
+        return ""
+    return token if _PLAIN_STRING.fullmatch(token) else _string(json.loads(token, strict=False))
 
 
 def sorted_keys(text: str) -> str:
     """JSON text in one canonical form: equal where two JSON texts say the same."""
     try:
-        return json.dumps(json.loads(text, parse_constant=_refuse), sort_keys=True, separators=(",", ":"))
+        return _SORTING.encode(_STRICT.decode(text))
     except (ValueError, RecursionError):
         return json.dumps(text)
 
@@ -146,8 +155,17 @@ def _string(text: str) -> str:
     return json.dumps(text, ensure_ascii=False).encode("utf-8", "backslashreplace").decode()
 
 
+def _whole(digits: str) -> int | str:
+    """Python reads no number of more than 4,300 digits; such a one is the same where its digits are."""
+    return int(digits) if len(digits) < 4000 else digits
+
+
 def _refuse(constant: str) -> None:
     raise ValueError(f"{constant} is no JSON")
+
+
+_STRICT = json.JSONDecoder(parse_int=_whole, parse_constant=_refuse)
+_SORTING = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
 
 
 def _spell(value: float) -> str:
