@@ -16,8 +16,9 @@ from otel_blackboard.exporter import clickhouse
 from otel_blackboard.exporter.bodies import BodyError, open_body_store
 from otel_blackboard.service import StartError, load_keys
 
+_PREFIX = "BLACKBOARD_"
 _OTHER_VARIABLES = frozenset(
-    f"BLACKBOARD_{name}"
+    f"{_PREFIX}{name}"
     for name in (
         "KEY",  # of `import`
         "ENDPOINT", "INSECURE", "API_KEY",  # deploy/collector/config.yaml
@@ -55,14 +56,15 @@ def _running(settings: Settings) -> bool:
 
 
 def _settings(environment: Mapping[str, str]) -> list[Finding]:
-    known = {f"BLACKBOARD_{name.upper()}" for name in Settings.model_fields} | _OTHER_VARIABLES
+    known = {f"{_PREFIX}{name.upper()}" for name in Settings.model_fields} | _OTHER_VARIABLES
     unknown = sorted(
-        name for name in environment if name.startswith("BLACKBOARD_") and name not in known and "_TEST_" not in name
+        name for name in environment if name.startswith(_PREFIX) and name not in known and "_TEST_" not in name
     )
     findings = []
     for name in unknown:
-        near = difflib.get_close_matches(name, known, 1)
-        advice = f"Did you mean {near[0]}?" if near else "Remove it."
+        # Without the prefix, which makes any two of them alike.
+        near = difflib.get_close_matches(name[len(_PREFIX) :], [each[len(_PREFIX) :] for each in known], 1)
+        advice = f"Did you mean {_PREFIX}{near[0]}?" if near else "Remove it."
         findings.append(Finding("settings", False, f"{name} is no setting and has no effect", advice))
     return findings or [Finding("settings", True, "all BLACKBOARD_* variables are known")]
 

@@ -43,6 +43,9 @@ class FolderStore:
     def __repr__(self) -> str:
         return f"FolderStore({str(self._root)!r})"
 
+    def __str__(self) -> str:
+        return f"folder {self._root}"
+
     def put(self, key: str, data: bytes) -> None:
         target = self._root / check_key(key)
         incoming = self._root / _INCOMING / secrets.token_hex(16)

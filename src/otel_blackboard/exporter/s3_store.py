@@ -130,6 +130,9 @@ class S3Store:
     def __repr__(self) -> str:
         return f"S3Store({self._name!r})"
 
+    def __str__(self) -> str:
+        return self._name
+
     def put(self, key: str, data: bytes) -> None:
         name = self._prefix + check_key(key)
         try:

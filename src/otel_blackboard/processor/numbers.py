@@ -32,6 +32,8 @@ class Attempt:
     """Its calls in order, one row each (the span that stands for the call)."""
     superseded: bool = False
     """A later attempt of the same pass exists."""
+    pass_start_ns: int = 0
+    """Start of the pass: that of its first attempt."""
 
 
 @dataclass(slots=True)
@@ -112,12 +114,11 @@ def _attempts(ordered: Sequence[Resolved]) -> list[Attempt]:
         latest[key3] = max(latest.get(key3, 0), attempt.attempt)
         started[key3] = min(started.get(key3, attempt.start_ns), attempt.start_ns)
     for attempt in attempts:
-        attempt.superseded = attempt.attempt < latest[(attempt.step_id, attempt.agent_id, attempt.pass_seq)]
+        key3 = (attempt.step_id, attempt.agent_id, attempt.pass_seq)
+        attempt.superseded, attempt.pass_start_ns = attempt.attempt < latest[key3], started[key3]
     attempts.sort(
-        key=lambda a: (
-            started[(a.step_id, a.agent_id, a.pass_seq)], a.step_id, a.agent_id, a.pass_seq, a.attempt, a.start_ns, *_tie(a)
-        )
-    )  # fmt: skip
+        key=lambda a: (a.pass_start_ns, a.step_id, a.agent_id, a.pass_seq, a.attempt, a.start_ns, *_tie(a))
+    )
     return attempts
 
 

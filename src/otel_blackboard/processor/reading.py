@@ -181,7 +181,8 @@ def read_span(tenant: Tenant, span: Span) -> SpanReading:
             light.labels["original_" + name] = sent
     light.linked_traces = tuple(sorted({link.trace_id for link in span.links if link.trace_id != span.trace_id}))
     pending = truth(attributes.get("blackboard.pending"))
-    light.error = _error(span)
+    error = _error(span)
+    light.error = error[:ERROR_KEPT]
     if pending or span.end_ns == 0:
         light.status, light.end_ns = "running", 0
     elif _failed(span, role):
@@ -197,7 +198,7 @@ def read_span(tenant: Tenant, span: Span) -> SpanReading:
     if role.role == PROVIDER_CALL:
         drafts += _model_call(tenant, light, parts, event_parts, contents)
     elif role.role == TOOL:
-        drafts.append(_tool_call(tenant, light, parts, event_parts, contents))
+        drafts.append(_tool_call(tenant, light, parts, event_parts, contents, error))
     elif role.role == STEP:
         drafts += _output(tenant, light, parts, event_parts, contents, exact_response=False)
     else:
@@ -287,15 +288,15 @@ def _error(span: Span) -> str:
     """The error as sent: status message, else the attributes, else the last exception event ('' = none)."""
     attributes = span.attributes
     if span.status_code == 2 and span.status_message:
-        return span.status_message[:ERROR_KEPT]
+        return span.status_message
     for key in ("error.message", "exception.message"):
         if text := first_text(attributes.get(key)):
-            return text[:ERROR_KEPT]
+            return text
     for event in reversed(span.events):
         if event.name == "exception":
             text = first_text(event.attributes.get("exception.message"))
-            return (text or first_text(event.attributes.get("exception.type")))[:ERROR_KEPT]
-    return first_text(attributes.get("error.type"))[:ERROR_KEPT]
+            return text or first_text(event.attributes.get("exception.type"))
+    return first_text(attributes.get("error.type"))
 
 
 def _name_tool(light: Light, span: Span) -> None:
@@ -349,6 +350,9 @@ def _parts(attributes: Attributes, families: dict[str, Value], table: Table) -> 
             if value is not None and value != "":
                 found[meaning] = Part(meaning, key, value)
                 break
+        else:  # nothing said is something said where it is what a tool returned
+            if meaning == "result" and (empty := next((key for _, key in keys if attributes.get(key) == ""), "")):
+                found[meaning] = Part(meaning, empty, "")
     return found
 
 
@@ -512,7 +516,8 @@ def _output(
     row.label = light.agent_id or light.name
     row.status = "failed" if light.status == "failed" else "ok"
     text = _answer_text(messages) or contents.items[indexes[0]].data.decode(errors="replace")
-    summary = first_text(parts["summary"].value) if "summary" in parts else _summary(text, light)
+    value = parsed(text) if text[:1] == "{" else None
+    summary = first_text(parts["summary"].value) if "summary" in parts else _summary(text, light, value)
     _describe(row, [contents.items[index] for index in indexes], text, summary, structured=True)
     return [Draft(row, indexes)]
 
@@ -526,24 +531,30 @@ def _answer_text(messages: list[Message]) -> str:
     return "; ".join(f"{call.name}({call.arguments})" for message in said for call in message.tool_calls)
 
 
-def _tool_call(tenant: Tenant, light: Light, parts: dict[str, Part], events: list[Part], contents: _Contents) -> Draft:
+def _tool_call(
+    tenant: Tenant, light: Light, parts: dict[str, Part], events: list[Part], contents: _Contents, error: str
+) -> Draft:
     row = ArtifactRow(
         light.trace_id, light.span_id, "tool_result", artifact_id=_artifact_id(tenant, light, "tool_result")
     )
     row.label, failed = light.tool_name, light.status == "failed"
     row.status = "failed" if failed else "ok"
-    by_meaning = {part.meaning: part for part in events} | parts
+    by_event = {part.meaning: part for part in events}
+    by_meaning = by_event | parts
     _arguments(row, by_meaning)
     light.arguments_sha256, light.has_input = row.arguments_sha256, row.arguments_sha256 != ""
-    result = by_meaning.get("result") or by_meaning.get("documents")
+    sent = [by_meaning.get("result"), by_event.get("result"), by_meaning.get("documents")]
+    found = [part for part in sent if part is not None and (part.value != "" or not (failed and error))]
+    result = next((part for part in found if part.value != ""), found[0] if found else None)
     if result is not None:
         row.origin = "attribute" if parts.get(result.meaning) is result else "event"
         index = _content(contents, result, "tool_result")
-    elif failed and light.error:
-        row.origin, index = "attribute", contents.add("error", light.error.encode(), "text", "tool_result")
+    elif failed and error:
+        row.origin, index = "attribute", contents.add("error", error.encode(), "text", "tool_result")
     else:
         light.has_output = False
         row.summary = _one_line(first_text(parts["summary"].value), SUMMARY) if "summary" in parts else ""
+        row.search_text = "" if light.tool_class == "recall" else f"{row.label}\n{row.summary}".lower()
         return Draft(row, [])
     light.has_output = True
     content = contents.items[index]

@@ -61,18 +61,39 @@ def make_api(
     _install_store_errors(app)
     board = Board(reader, settings, clock_ns)
     secret = tokens.secret_of(settings)
-    app.include_router(_health(ready))
-    app.include_router(_recall(board, secret))
     app.include_router(_routes(board, keys, secret))
+    app.include_router(_recall(board, secret))
+    app.include_router(_health(ready))
     original = app.openapi
 
     def openapi() -> dict[str, Any]:
-        description: dict[str, Any] = original()
-        description["components"]["schemas"].setdefault("Problem", answers.Problem.model_json_schema())
-        return description
+        return _completed(original())
 
     app.openapi = openapi  # type: ignore[method-assign]
     return app
+
+
+_SECURITY = {
+    "Key": {"type": "http", "scheme": "bearer", "description": "API key; needed where the deployment has keys"},
+    "RunToken": {"type": "http", "scheme": "bearer", "description": "Run token of `POST /runs/{run_id}/tokens`"},
+}
+
+
+def _completed(description: dict[str, Any]) -> dict[str, Any]:
+    """The description with what the framework leaves out: the example of each answer, who may ask, what a problem is."""
+    schemas = description["components"]["schemas"]
+    schemas.setdefault("Problem", answers.Problem.model_json_schema())
+    description["components"]["securitySchemes"] = _SECURITY
+    for path, methods in description["paths"].items():
+        for operation in methods.values():
+            if path.startswith("/api/v1/"):
+                operation.setdefault("security", [{}, {"Key": []}])
+            for answer in operation["responses"].values():
+                for content in answer.get("content", {}).values():
+                    name = content.get("schema", {}).get("$ref", "").rpartition("/")[2]
+                    if "example" not in content and (examples := schemas.get(name, {}).get("examples")):
+                        content["example"] = examples[0]
+    return description
 
 
 def _install_store_errors(app: FastAPI) -> None:

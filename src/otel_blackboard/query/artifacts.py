@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import orjson
@@ -54,7 +54,7 @@ class Artifact:
     def sort_key(self) -> tuple[Any, ...]:
         """ART-19: start of the pass, call_seq with 0 last, kind; then what makes the order total."""
         return (
-            self.attempt.start_ns, self.attempt.step_id, self.attempt.agent_id, self.attempt.pass_seq,
+            self.attempt.pass_start_ns, self.attempt.step_id, self.attempt.agent_id, self.attempt.pass_seq,
             self.call_seq == 0, self.call_seq, self.kind, self.attempt.attempt, self.resolved.start_ns, self.artifact_id,
         )  # fmt: skip
 
@@ -158,10 +158,18 @@ def _merge(records: list[tuple[ArtifactRow, Numbered]]) -> Artifact:
         "tool_result": own.label or resolved.tool_name,
     }[kind]
     bodies = tuple(body for row in pieces for body in row.bodies)
+    said = next((row for row, _ in records if row.arguments_sha256), best)
+    row = replace(
+        best,
+        characters=sum(piece.characters for piece in pieces),
+        summary=own.summary or best.summary,  # a row of its own without content has one only if that was stated
+        arguments=said.arguments,
+        arguments_sha256=said.arguments_sha256,
+    )
     return Artifact(
         artifact_id=own.artifact_id,
         kind=kind,
-        row=best,
+        row=row,
         resolved=resolved,
         attempt=numbered.attempt,
         call_seq=0 if kind == "agent_output" else numbered.call_seq,
@@ -181,9 +189,10 @@ def _paths(tenant: Tenant, run_id: str, numbering: Numbering) -> list[Artifact]:
         if not path:
             continue
         first = (attempt.spans or attempt.calls)[0]
-        identity = artifact_id(
-            tenant, run_id, attempt.step_id, attempt.agent_id, str(attempt.pass_seq), str(attempt.attempt), "tool_path"
-        )
+        # The processor stamps all of a pass or nothing: a number of its own comes with run and step (ART-09).
+        stamped = first.part and first.pass_seq is not None
+        place = (run_id, attempt.step_id, str(attempt.pass_seq), "0") if stamped else (first.trace_id, first.span_id)
+        identity = artifact_id(tenant, *place, "tool_path")
         row = ArtifactRow(first.trace_id, first.span_id, "tool_path", summary=path[:500], characters=len(path))
         row.content_type = "text/plain; charset=utf-8"
         found.append(Artifact(identity, "tool_path", row, first, attempt, 0, 0, "Tool path", (), text=path))
