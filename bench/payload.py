@@ -1,7 +1,7 @@
-"""OTLP bodies for the bench: agent runs with distinct texts. The same seed gives the same bytes.
+"""OTLP bodies for the bench: agent runs with distinct texts. One seed gives the same body all through a process.
 
-A run of 16 spans is 1 flow_run, 3 passes, 6 model calls and 6 tool calls, about 20 attributes a span; every third span
-carries a prompt of 6 KB and an answer of 2 KB. No text comes twice in 10,000 bodies.
+A run of 16 spans is 1 flow_run, 3 passes, 6 model calls and 6 tool calls, about 21 attributes a span; of three spans one
+carries a prompt of 6 KB and an answer of 2 KB.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import json
 import random
 import time
 from functools import lru_cache
+from typing import Any
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
@@ -33,16 +34,17 @@ def body(seed: int, spans: int = SPANS_A_BODY) -> bytes:
     return request.SerializeToString()
 
 
-def growing_body(seed: int, trace: bytes, root: bytes, spans: int) -> bytes:
-    """One request that adds `spans` spans below `root` to one long trace; the root itself is part of every body that
-    begins it (seed 0)."""
-    rnd = random.Random(seed)
+def part_body(seed: int, trace: bytes, part: int, spans: int) -> bytes:
+    """Part `part` of one run: the first one has its root, every one a pass with model and tool calls below it."""
+    rnd = random.Random(f"{seed} {part}")
     request, out = _request()
-    start = _START + seed * 10**9
-    if seed == 0:
+    root, own = trace[:8], rnd.randbytes(8)
+    start = _START + part * 10**9
+    if part == 0:
         _span(out, rnd, trace, root, b"", 0, "researcher", start)
-    for i in range(1 if seed == 0 else 0, spans):
-        _span(out, rnd, trace, rnd.randbytes(8), root, 4 + i % 12, "researcher", start + i * 10**6)
+    _span(out, rnd, trace, own, root, 1, "researcher", start + 1)
+    for place in range(len(out), spans):
+        _span(out, rnd, trace, rnd.randbytes(8), own, 4 + place % 12, "researcher", start + place * 10**6)
     return request.SerializeToString()
 
 
@@ -54,7 +56,7 @@ def run_id(seed: int, run: int) -> str:
     return "run_" + trace_id(seed, run).hex()
 
 
-def _request() -> tuple[ExportTraceServiceRequest, list]:
+def _request() -> tuple[ExportTraceServiceRequest, Any]:
     request = ExportTraceServiceRequest()
     resource_spans = request.resource_spans.add()
     resource_spans.resource.attributes.extend([_attribute("service.name", "bench")])
@@ -63,7 +65,7 @@ def _request() -> tuple[ExportTraceServiceRequest, list]:
     return request, scope_spans.spans
 
 
-def _run(out, rnd: random.Random, trace: bytes, start_ns: int, count: int) -> None:
+def _run(out: Any, rnd: random.Random, trace: bytes, start_ns: int, count: int) -> None:
     agent = rnd.choice(_AGENTS)
     ids = [rnd.randbytes(8) for _ in range(count)]
     for place, span_id in enumerate(ids):
@@ -72,7 +74,7 @@ def _run(out, rnd: random.Random, trace: bytes, start_ns: int, count: int) -> No
 
 
 def _span(
-    out, rnd: random.Random, trace: bytes, span_id: bytes, parent: bytes, place: int, agent: str, start_ns: int
+    out: Any, rnd: random.Random, trace: bytes, span_id: bytes, parent: bytes, place: int, agent: str, start_ns: int
 ) -> None:
     """`place` in a run of 16: 0 the run, 1-3 passes, 4-9 model calls, 10-15 tool calls."""
     span = out.add()
@@ -80,7 +82,9 @@ def _span(
     span.kind = 3 if 4 <= place < 10 else 1
     span.start_time_unix_nano = start_ns
     span.end_time_unix_nano = start_ns + rnd.randrange(10**6, 3 * 10**9)
-    sent = {f"app.label.{n}": rnd.choice(("alpha", "beta", "gamma")) + str(rnd.randrange(50)) for n in range(12)}
+    sent: dict[str, Any] = {
+        f"app.label.{n}": rnd.choice(("alpha", "beta", "gamma")) + str(rnd.randrange(50)) for n in range(12)
+    }
     sent |= {"gen_ai.conversation.id": trace.hex()[:16], "user.id": f"user-{rnd.randrange(500)}"}
     sent["gen_ai.agent.name"] = agent
     if place == 0:
@@ -122,22 +126,27 @@ def _message(role: str, text: str) -> str:
     return json.dumps([{"role": role, "parts": [{"type": "text", "content": text}]}])
 
 
-def _attribute(key: str, value: str | int | float) -> KeyValue:
+def _attribute(key: str, value: Any) -> KeyValue:
     kind = {str: "string_value", int: "int_value", float: "double_value"}[type(value)]
     return KeyValue(key=key, value=AnyValue(**{kind: value}))
 
 
 def _text(rnd: random.Random, size: int) -> str:
-    """English-like text of about `size` characters that zstd shrinks about four times."""
-    words, length = [], 0
-    while length < size:
-        word = WORDS()[int(rnd.paretovariate(0.8)) % len(WORDS())]
-        words.append(word)
-        length += len(word) + 1
-    return " ".join(words)
+    """English-like text of about `size` characters; zstd shrinks a long one about five times. Starts with a number of
+    its own, so that no two are the same."""
+    book = _book()
+    start = rnd.randrange(len(book) - size)
+    return f"{rnd.getrandbits(48)} {book[start : start + size]}"
 
 
 @lru_cache(maxsize=1)
-def WORDS() -> list[str]:
+def _book() -> str:
+    """Two million characters to cut texts from: quicker than to make each of them word by word."""
     rnd = random.Random(7)
-    return ["".join(rnd.choice("etaoinshrdlucmfwypvbgk") for _ in range(rnd.randint(2, 9))) for _ in range(6000)]
+    words = ["".join(rnd.choice("etaoinshrdlucmfwypvbgk") for _ in range(rnd.randint(2, 9))) for _ in range(6000)]
+    return " ".join(words[int(rnd.paretovariate(0.8)) % len(words)] for _ in range(400_000))
+
+
+def words() -> list[str]:
+    """Words that the texts hold, longer ones."""
+    return sorted({word for word in _book()[:100_000].split() if len(word) > 4})

@@ -96,6 +96,10 @@ class MemoryStore:
 Opener = Callable[[], BodyStore]
 
 
+on_s3 = pytest.mark.parametrize("opener", ["seaweedfs", "minio"], indirect=True, scope="module")
+"""For what a folder does not have: a secret, a bucket."""
+
+
 @pytest.fixture(scope="module", params=["folder", "seaweedfs", "minio"])
 def opener(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opener]:
     """Opens an empty store of its kind, each time another one."""
@@ -106,7 +110,7 @@ def opener(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         return
     found, server = {"seaweedfs": (find_weed(), seaweedfs), "minio": (find_minio(), minio_server)}[request.param]
     if found is None:
-        pytest.skip(f"no binary of {request.param}")
+        pytest.skip(f"not on this machine: no binary of {request.param}")
     with server(folder) as url:
         yield lambda: S3Store(f"{url}/prefix/{next(counter)}", "us-east-1")
 
@@ -396,11 +400,11 @@ def failing_calls(store: BodyStore) -> list[Callable[[], object]]:
     ]
 
 
+@on_s3
 def test_no_failure_shows_a_secret(opener: Opener) -> None:
     """Wrong secret, unknown access key, host that refuses: every message and every traceback, causes included."""
     store = opener()
-    if not isinstance(store, S3Store):
-        pytest.skip("a folder has no secret")
+    assert isinstance(store, S3Store)
     right = store._client._base_url.host
     secrets = [SECRET_KEY, "wr0ng/secret", quote(SECRET_KEY, ""), quote("wr0ng/secret", "")]
     for access, host in (("blackboard-test", right), ("n0body", right), ("n0body", "127.0.0.1:1")):
@@ -415,19 +419,19 @@ def test_no_failure_shows_a_secret(opener: Opener) -> None:
             assert not any(secret in shown for secret in secrets)
 
 
+@on_s3
 def test_check_says_what_to_do_about_a_wrong_secret(opener: Opener) -> None:
     store = opener()
-    if not isinstance(store, S3Store):
-        pytest.skip("a folder has no secret")
+    assert isinstance(store, S3Store)
     wrong = S3Store(f"http://blackboard-test:wrong@{store._client._base_url.host}/bodies", "us-east-1")
     with pytest.raises(BodyStoreError, match="correct the secret key in BLACKBOARD_S3"):
         wrong.check()
 
 
+@on_s3
 def test_check_makes_the_bucket(opener: Opener) -> None:
     store = opener()
-    if not isinstance(store, S3Store):
-        pytest.skip("a folder has no bucket")
+    assert isinstance(store, S3Store)
     url = f"http://blackboard-test:{quote(SECRET_KEY, '')}@{store._client._base_url.host}/bucket-{time.time_ns()}"
     missing = S3Store(url, "us-east-1")
     with pytest.raises(BodyStoreError):

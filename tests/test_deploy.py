@@ -25,13 +25,13 @@ from opentelemetry.proto.collector.logs.v1 import logs_service_pb2, logs_service
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2, trace_service_pb2_grpc
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
+from otel_blackboard.cli import serve
 from otel_blackboard.config import Settings
 from tests.servers import free_ports
 from tests.servers.otel_collector import Collector, find_collector, otel_collector
 
 ROOT = Path(__file__).parents[1]
 DEPLOY = ROOT / "deploy"
-SERVE_OPTIONS = {"--data", "--clickhouse", "--s3", "--otlp-grpc", "--otlp-http", "--api"}
 
 needs_collector = pytest.mark.skipif(
     find_collector() is None, reason="not on this machine: the OpenTelemetry Collector (.ci/servers builds it)"
@@ -56,7 +56,7 @@ def test_the_service_is_started_with_options_that_the_command_line_has() -> None
     words = shlex.split(read_yaml("compose.yaml")["services"]["otel-blackboard"]["command"])
     assert words[0] == "serve"
     options = dict(zip(words[1::2], words[2::2], strict=True))
-    assert set(options) <= SERVE_OPTIONS
+    assert set(options) <= {option for parameter in serve.params for option in parameter.opts}
     # Containers are reached from others, so the service must have keys, or it would refuse to start.
     assert options["--otlp-grpc"] == "0.0.0.0:4317"
     environment = read_yaml("compose.yaml")["services"]["otel-blackboard"]["environment"]

@@ -26,7 +26,7 @@ from otel_blackboard.config import Settings
 from otel_blackboard.query.api import make_api
 from otel_blackboard.service import Stores, open_stores
 
-SHARED = Path(os.environ.get("BLACKBOARD_SHARED", Path(__file__).parents[2] / "shared"))
+SHARED = Path(os.environ.get("BLACKBOARD_SHARED") or Path(__file__).parents[2] / "shared")
 CAPTURES = SHARED / "captures"
 NAMES = sorted(path.name for path in CAPTURES.iterdir() if path.is_dir()) if CAPTURES.is_dir() else []
 pytestmark = pytest.mark.skipif(not NAMES, reason=f"not on this machine: no recordings in {CAPTURES}")

@@ -56,7 +56,7 @@ class Settings(BaseSettings):
     ledger_recall_calls: bool = Field(False, description="Keep `__query_blackboard` calls in the ledger")
     recall_characters: int = Field(20_000, description="Longest `content` of a recall result, characters", gt=0)
     characters_per_token: int = Field(4, description="Characters counted as one token in `token_size`", gt=0)
-    summary_characters: int = Field(500, description="Longest summary of an artifact, characters", gt=0)
+    summary_characters: int = Field(500, description="Longest summary shown, characters; 500 are stored", gt=0, le=500)
     run_idle_timeout: int = Field(3_600, description="Seconds after which an open run is shown as interrupted", gt=0)
     organization: str = Field("default", description="Organization of data that names none (without keys)")
     project: str = Field("default", description="Project of data that names none (without keys)")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import difflib
 import errno
+import fcntl
 import socket
 from collections.abc import Mapping
+from pathlib import Path
 from typing import NamedTuple
 
 import urllib3
@@ -106,27 +108,42 @@ def _rows(settings: Settings, running: bool) -> Finding:
         return Finding(
             "rows", False, f"database name {settings.database!r} is not an identifier", "Set BLACKBOARD_DATABASE."
         )
+    where = clickhouse.where(settings)
+    if not settings.clickhouse and _is_open(settings.data / "rows"):
+        if running:
+            return Finding("rows", True, f"{where} is open; a service answers at {settings.api} already")
+        advice = "Stop it, or give --data another folder."
+        return Finding("rows", False, f"{where}: another process owns this folder", advice)
     try:
         client = clickhouse.connect(settings, database="default")
     except clickhouse.StoreError as error:
-        # One process owns a chDB folder: the service that runs has it open.
-        if running and not settings.clickhouse and (settings.data / "rows" / "status").exists():
-            return Finding("rows", True, f"{clickhouse.where(settings)} is open in a service that runs already")
         return Finding("rows", False, str(error))
     try:
         version = str(client.command("SELECT version()"))
         numbers = tuple(int(part) for part in version.split(".")[:2])
         if numbers < clickhouse.OLDEST_SERVER:
             oldest = ".".join(map(str, clickhouse.OLDEST_SERVER))
-            return Finding("rows", False, f"{clickhouse.where(settings)} is {version}", f"Use {oldest} or newer.")
+            return Finding("rows", False, f"{where} is {version}", f"Use {oldest} or newer.")
         query = "SELECT count() FROM system.databases WHERE name = {name:String}"
         exists = client.command(query, parameters={"name": settings.database})
     except Exception as error:
-        return Finding("rows", False, f"{clickhouse.where(settings)}: {str(error).splitlines()[0][:200]}")
+        return Finding("rows", False, f"{where}: {str(error).splitlines()[0][:200]}")
     finally:
         client.close()
     state = "database is there" if exists == 1 else f"database {settings.database} will be made"
-    return Finding("rows", True, f"{clickhouse.where(settings)}, version {version}; {state}")
+    return Finding("rows", True, f"{where}, version {version}; {state}")
+
+
+def _is_open(rows: Path) -> bool:
+    """Whether some process has the chDB folder open: one at a time may. Asked by its lock, for chDB itself is loud."""
+    try:
+        with (rows / "status").open("rb") as status:
+            fcntl.flock(status, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def _bodies(settings: Settings) -> Finding:

@@ -68,6 +68,8 @@ def load_keys(settings: Settings) -> KeyRing | None:
         return KeyRing.load(settings.keys_file)
     for option in ("otlp_grpc", "otlp_http", "api"):
         address = getattr(settings, option)
+        if address:
+            checked(option, address)
         if address and not is_loopback(address):
             raise StartError(
                 f"--{option.replace('_', '-')} {address} can be reached from other machines, and no keys are set. "
@@ -77,16 +79,24 @@ def load_keys(settings: Settings) -> KeyRing | None:
     return None
 
 
-def listen(option: str, address: str) -> socket.socket:
+def checked(option: str, address: str) -> tuple[str, int]:
+    """Host and port. Raises StartError that names the option."""
     try:
-        host, port = split_address(address)
+        return split_address(address)
+    except ValueError as error:
+        raise StartError(f"--{option.replace('_', '-')}: {error}") from error
+
+
+def listen(option: str, address: str) -> socket.socket:
+    host, port = checked(option, address)
+    try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         listener = socket.socket(family, socket.SOCK_STREAM)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((host, port))
         listener.listen(1024)
-    except (OSError, ValueError) as error:
-        why = getattr(error, "strerror", None) or error
+    except OSError as error:
+        why = error.strerror or error
         raise StartError(f"--{option} {address}: {why}. Stop what listens there, or give another address.") from error
     listener.setblocking(False)
     return listener
@@ -143,9 +153,10 @@ async def serve(settings: Settings) -> None:
         if settings.otlp_grpc:
             try:
                 grpc_server, port = await start_grpc_door(intake, keys, settings, counters)
-            except (OSError, RuntimeError, ValueError) as error:
+            except OSError as error:
                 raise StartError(
-                    f"--otlp-grpc {settings.otlp_grpc}: {error}. Stop what listens there, or give another address."
+                    f"--otlp-grpc {settings.otlp_grpc}: it cannot be listened at. Stop what listens there, or give "
+                    "another address."
                 ) from error
             where.append(f"OTLP/gRPC {split_address(settings.otlp_grpc)[0]}:{port}")
         apps: dict[str, tuple[str, ASGIApp]] = {

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import re
+import textwrap
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.resources import files
+from pathlib import Path
 from queue import Empty, LifoQueue
 from typing import Any
 from urllib.parse import urlsplit
@@ -37,8 +40,12 @@ def where(settings: Settings) -> str:
     """The store in words, without credentials."""
     if not settings.clickhouse:
         return f"chDB in {settings.data / 'rows'}"
-    parts = urlsplit(settings.clickhouse)
-    return f"ClickHouse at {parts.hostname}:{parts.port or 8123}"
+    try:
+        parts = urlsplit(settings.clickhouse)
+        host, port = parts.hostname, parts.port or 8123
+    except ValueError:
+        host = None
+    return f"ClickHouse at {host}:{port}" if host else "ClickHouse (no host in the DSN)"
 
 
 def connect(settings: Settings, database: str | None = None, extra: Mapping[str, Any] | None = None) -> Client:
@@ -59,12 +66,26 @@ def connect(settings: Settings, database: str | None = None, extra: Mapping[str,
 
 
 def _advice(settings: Settings, error: Exception) -> str:
-    text = str(error).split("\n")[0][:300]
+    text = textwrap.shorten(str(error).split("\n")[0], 300, placeholder=" …")
+    if not settings.clickhouse and _is_locked(settings.data / "rows"):
+        return f"{where(settings)}: another process owns this folder. Stop it, or give --data another folder."
     if settings.clickhouse and (password := urlsplit(settings.clickhouse).password):
         text = text.replace(password, "***")
-    if "Cannot lock file" in text or "lock file" in text:
-        return f"{where(settings)}: another process owns this folder. Stop it, or give --data another folder."
-    return f"{where(settings)}: {text}. Check --clickhouse (or --data) and that the server answers."
+    if not settings.clickhouse:
+        return f"{where(settings)}: {text}. Check that --data names a folder this user may write."
+    return f"{where(settings)}: {text}. Check --clickhouse and that the server answers."
+
+
+def _is_locked(folder: Path) -> bool:
+    """Whether another process holds the engine's lock. The engine itself only says that it could not start."""
+    try:
+        with (folder / "status").open("rb+") as status:
+            fcntl.flock(status, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def prepare(settings: Settings) -> None:

@@ -24,7 +24,8 @@ from otel_blackboard.records import ArtifactRow, Body, LogLight, Resolved, RunPa
 
 _TENANT = "organization_id = {organization:String} AND project_id = {project:String}"
 _OF_TRACES = f"{_TENANT} AND trace_id IN {{traces:Array(String)}}"
-_ARTIFACT_COLUMNS = ", ".join("'' AS search_text" if c.name == "search_text" else c.name for c in ARTIFACT)
+# Not `AS search_text`: the alias would stand for the column in WHERE too, and nothing would ever be found.
+_ARTIFACT_COLUMNS = ", ".join("'' AS no_text" if c.name == "search_text" else c.name for c in ARTIFACT)
 _RESOLVED_COLUMNS = names(columns_of(Resolved))
 _RUN_PART_COLUMNS = names(columns_of(RunPart))
 _LIMITS = {"max_execution_time": 30, "max_memory_usage": 1_500_000_000}
@@ -41,6 +42,8 @@ class RunFilter:
     from_ns: int | None = None
     to_ns: int | None = None
     text: str = ""
+    also_without_roles: bool = False
+    """Traces in which no agent, model call or tool was recognised, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +99,8 @@ class Reader:
             having.append("(start, run_id) < ({before_start:UInt64}, {before_run:String})")
             parameters |= {"before_start": before[0], "before_run": before[1]}
         sql = (
-            f"SELECT run_id, min(start_ns) AS start FROM run_parts FINAL WHERE {_TENANT} AND role_spans > 0 "
-            f"GROUP BY run_id{' HAVING ' + ' AND '.join(having) if having else ''} "
+            f"SELECT run_id, min(start_ns) AS start FROM run_parts FINAL WHERE {_TENANT} "
+            f"GROUP BY run_id HAVING {' AND '.join(having)} "
             f"ORDER BY start DESC, run_id DESC LIMIT {{limit:UInt32}}"
         )
         order = [row[0] for row in self._query(sql, tenant, limit=limit, **parameters)]
@@ -113,7 +116,7 @@ class Reader:
         having, parameters = _having(wanted, now_ns - self._idle_ns)
         sql = (
             f"SELECT count() FROM (SELECT run_id, min(start_ns) AS start FROM run_parts FINAL WHERE {_TENANT} "
-            f"AND role_spans > 0 GROUP BY run_id{' HAVING ' + ' AND '.join(having) if having else ''})"
+            f"GROUP BY run_id HAVING {' AND '.join(having)})"
         )
         return int(self._query(sql, tenant, **parameters)[0][0])
 
@@ -138,18 +141,17 @@ class Reader:
         )
         return read_records(LogLight, LOG_LIGHT, self._query(sql, tenant, traces=list(traces), limit=limit))
 
-    def span(self, tenant: Tenant, trace_id: str, span_id: str) -> Mapping[str, Any] | None:
-        """What arrived of one span: JSON texts as stored, `bodies` as records.Body."""
+    def span(self, tenant: Tenant, run_id: str, trace_id: str, span_id: str) -> Mapping[str, Any] | None:
+        """What arrived of one span of this run: JSON texts as stored, `bodies` as records.Body."""
         columns = (
             "name kind status_code status_message trace_state start_ns sent_end_ns parent_span_id attributes events links "
             "dropped resource instrumentation_scope dialect scope labels bodies"
         ).split()
-        sql = (
-            f"SELECT {', '.join(columns)} FROM spans FINAL WHERE {_TENANT} AND trace_id = {{trace:String}} "
-            "AND span_id = {span:String}"
-        )
-        rows = self._query(sql, tenant, trace=trace_id, span=span_id)
-        if not rows:
+        this = f"FINAL WHERE {_TENANT} AND trace_id = {{trace:String}} AND span_id = {{span:String}}"
+        parameters = {"trace": trace_id, "span": span_id}
+        runs = self._query(f"SELECT run_id FROM resolved {this}", tenant, **parameters)
+        rows = self._query(f"SELECT {', '.join(columns)} FROM spans {this}", tenant, **parameters)
+        if not rows or [row[0] for row in runs] != [run_id]:
             return None
         found = dict(zip(columns, rows[0], strict=True))
         return found | {"bodies": read_bodies_text(found["bodies"])}
@@ -181,7 +183,8 @@ class Reader:
         """(artifact row, run id) of all runs of the project in which all words stand, newest first."""
         sql = (
             f"SELECT {_ARTIFACT_COLUMNS} FROM artifacts FINAL WHERE {_TENANT} "
-            "AND hasAllTokens(search_text, {words:Array(String)}) "
+            # The column, not the empty text that stands for it in the answer.
+            "AND hasAllTokens(artifacts.search_text, {words:Array(String)}) "
             "ORDER BY time_ns DESC, trace_id DESC, span_id DESC LIMIT {limit:UInt32}"
         )
         found = read_records(ArtifactRow, ARTIFACT, self._query(sql, tenant, words=list(words), limit=limit))
@@ -213,8 +216,13 @@ _STATUS = (
 )
 
 
+def _unsigned(time_ns: int) -> int:
+    return min(max(time_ns, 0), 2**64 - 1)
+
+
 def _having(wanted: RunFilter, idle_before_ns: int) -> tuple[list[str], dict[str, Any]]:
-    having: list[str] = []
+    # Of the run, not of its parts: its start is that of all of them.
+    having = ["1" if wanted.also_without_roles else "sum(role_spans) > 0"]
     parameters: dict[str, Any] = {}
     if wanted.status:
         having.append(f"{_STATUS} = {{status:String}}")
@@ -228,10 +236,10 @@ def _having(wanted: RunFilter, idle_before_ns: int) -> tuple[list[str], dict[str
             parameters[name] = value
     if wanted.from_ns is not None:
         having.append("start >= {from_ns:UInt64}")
-        parameters["from_ns"] = max(0, wanted.from_ns)
+        parameters["from_ns"] = _unsigned(wanted.from_ns)
     if wanted.to_ns is not None:
         having.append("start < {to_ns:UInt64}")
-        parameters["to_ns"] = max(0, wanted.to_ns)
+        parameters["to_ns"] = _unsigned(wanted.to_ns)
     if wanted.text:
         having.append(
             "(max(positionCaseInsensitiveUTF8(name, {text:String}) > 0) OR run_id = {text:String} "

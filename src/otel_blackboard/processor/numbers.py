@@ -44,8 +44,6 @@ class Numbered:
     attempt: Attempt
     call_seq: int
     """0 for the pass itself."""
-    llm_call: int
-    """n of `LLM call n`; 0 for anything else."""
 
 
 @dataclass(slots=True)
@@ -60,22 +58,18 @@ def number(rows: Iterable[Resolved]) -> Numbering:
     ordered = sorted(rows, key=lambda row: (row.start_ns, row.trace_id, row.span_id))
     attempts = _attempts(ordered)
     numbered: dict[SpanKey, Numbered] = {}
-    members: dict[SpanKey, Attempt] = {}
     for attempt in attempts:
         for row in attempt.spans:
-            numbered[(row.trace_id, row.span_id)] = Numbered(row, attempt, 0, 0)
-            members[(row.trace_id, row.span_id)] = attempt
+            numbered[(row.trace_id, row.span_id)] = Numbered(row, attempt, 0)
         attempt.calls = _in_order(attempt.calls)
         numbers = sorted(zip(_call_numbers(attempt.calls), attempt.calls, strict=True), key=lambda each: each[0])
         attempt.calls = [row for _, row in numbers]
-        llm = 0
         for seq, row in numbers:
-            llm += row.role == PROVIDER_CALL
-            numbered[(row.trace_id, row.span_id)] = Numbered(row, attempt, seq, llm if row.role == PROVIDER_CALL else 0)
+            numbered[(row.trace_id, row.span_id)] = Numbered(row, attempt, seq)
     for row in ordered:  # other records of the same call share its numbers
         key = (row.trace_id, row.span_id)
         if key not in numbered and row.call_span_id and (known := numbered.get((row.trace_id, row.call_span_id))):
-            numbered[key] = Numbered(row, known.attempt, known.call_seq, known.llm_call)
+            numbered[key] = Numbered(row, known.attempt, known.call_seq)
     return Numbering(attempts, numbered)
 
 
@@ -116,9 +110,7 @@ def _attempts(ordered: Sequence[Resolved]) -> list[Attempt]:
     for attempt in attempts:
         key3 = (attempt.step_id, attempt.agent_id, attempt.pass_seq)
         attempt.superseded, attempt.pass_start_ns = attempt.attempt < latest[key3], started[key3]
-    attempts.sort(
-        key=lambda a: (a.pass_start_ns, a.step_id, a.agent_id, a.pass_seq, a.attempt, a.start_ns, *_tie(a))
-    )
+    attempts.sort(key=lambda a: (a.pass_start_ns, a.step_id, a.agent_id, a.pass_seq, a.attempt, a.start_ns, *_tie(a)))
     return attempts
 
 

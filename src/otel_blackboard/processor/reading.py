@@ -302,9 +302,10 @@ def _error(span: Span) -> str:
 def _name_tool(light: Light, span: Span) -> None:
     if not light.tool_name:
         light.tool_name = span.name.removeprefix("execute_tool ").removeprefix("Tool: ") or "tool"
-    if not light.tool_class:
-        recall = light.tool_name == RECALL_TOOL
-        light.tool_class = "recall" if recall else "knowledge_base" if light.operation == "retrieval" else "system"
+    if light.tool_name == RECALL_TOOL:
+        light.tool_class = "recall"
+    elif not light.tool_class:
+        light.tool_class = "knowledge_base" if light.operation == "retrieval" else "system"
 
 
 # ------------------------------------------------------------------------------------------------------------- content
@@ -558,7 +559,7 @@ def _tool_call(
         return Draft(row, [])
     light.has_output = True
     content = contents.items[index]
-    value = parsed(result.value) if result is not None else light.error
+    value = parsed(result.value) if result is not None else error
     text = value if isinstance(value, str) else content.data.decode(errors="replace")
     summary = first_text(parts["summary"].value) if "summary" in parts else _summary(text, light, value)
     _describe(row, [content], text, summary, structured=False)
@@ -575,7 +576,7 @@ def _arguments(row: ArtifactRow, parts: dict[str, Part]) -> None:
         text = to_json({"query": parts["query"].value})
     else:
         return
-    row.arguments_sha256 = _sameness(text)
+    row.arguments_sha256 = sameness(text)
     row.arguments = text if len(text) <= ARGUMENTS_KEPT else text[: ARGUMENTS_KEPT - 1] + "…"
 
 
@@ -587,13 +588,14 @@ def arguments_text(value: Value) -> str:
     return to_json(value)
 
 
-def _sameness(text: str) -> str:
+def sameness(text: str) -> str:
+    """Equal where two texts are the same arguments (LED-07)."""
     return hashlib.sha256(sorted_keys(text).encode()).hexdigest()[:32]
 
 
 def _requested(calls: Iterable[ToolCall]) -> tuple[RequestedCall, ...]:
     return tuple(
-        RequestedCall(call.id, call.name, _sameness(arguments_text(call.arguments)) if call.arguments else "")
+        RequestedCall(call.id, call.name, sameness(arguments_text(call.arguments)) if call.arguments else "")
         for call in calls
     )
 
@@ -773,9 +775,7 @@ def _resource_text(resource: Resource) -> str:
 
 
 def _scope_text(scope: Scope) -> str:
-    return _once(
-        scope, lambda: f"{scope.name}\n{scope.version}\n{attributes_json(scope.attributes)}{scope.schema_url}"
-    )
+    return _once(scope, lambda: f"{scope.name}\n{scope.version}\n{attributes_json(scope.attributes)}{scope.schema_url}")
 
 
 _last_texts: dict[type, tuple[object, str]] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import logging
 import time
 from collections.abc import Callable
@@ -10,7 +11,7 @@ from typing import Annotated, Any
 
 import orjson
 from clickhouse_connect.driver.exceptions import ClickHouseError
-from fastapi import APIRouter, Depends, FastAPI, Header, Query, Request, Response
+from fastapi import APIRouter, Depends, FastAPI, Query, Request, Response
 from fastapi import Path as PathParameter
 from fastapi.responses import JSONResponse, RedirectResponse
 from fastapi_offline import FastAPIOffline
@@ -162,6 +163,10 @@ Earlier = Annotated[bool, Query(description="Also rows that a retry has written 
 Moment = Annotated[str | None, Query(description="RFC 3339 time", examples=["2026-11-30T12:00:00Z"])]
 
 
+_ARTIFACT_PLACE = (int, str, str, int, bool, int, str, int, int, str)
+"""The types of Artifact.sort_key: a page goes on after a place, so that rows which come or go in between lose none."""
+
+
 def encode_cursor(*values: Any) -> str:
     return base64.urlsafe_b64encode(orjson.dumps(values)).decode().rstrip("=")
 
@@ -172,7 +177,8 @@ def decode_cursor(cursor: str | None, *kinds: type) -> list[Any] | None:
     try:
         values = orjson.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
         if isinstance(values, list) and [type(value) for value in values] == list(kinds):
-            return values
+            if not any(type(value) is int and value < 0 for value in values):
+                return values
     except ValueError:
         pass
     raise Problem("invalid-request", "cursor: not a cursor of this route")
@@ -227,11 +233,11 @@ def _recall(board: Board, secret: str) -> APIRouter:
         openapi_extra={"requestBody": body_of_recall, "security": [{"RunToken": []}]},
     )
     async def recall_artifacts(
-        request: Request, authorization: Annotated[str | None, Header()] = None
+        request: Request,
     ) -> dict[str, Any]:
         """Full text over the artifacts of the run that the run token names. Whatever else the body says has no effect;
         a missing query, retrieval switched off and failures give an empty result, never an error."""
-        scheme, _, token = (authorization or "").partition(" ")
+        scheme, _, token = request.headers.get("authorization", "").partition(" ")
         try:
             if scheme.lower() != "bearer":
                 raise tokens.InvalidToken
@@ -243,8 +249,8 @@ def _recall(board: Board, secret: str) -> APIRouter:
         if not board.settings.retrieval or "query_blackboard" not in context.capabilities:
             return {"results": []}
         try:
-            sent = orjson.loads(await request.body())
-        except ValueError:
+            sent = json.loads(await request.body())  # unlike orjson it reads numbers of any size
+        except (ValueError, RecursionError):
             sent = {}
         query = sent.get("query") if isinstance(sent, dict) else None
         top_k = recall.clamp_top_k(sent.get("top_k", 5)) if isinstance(sent, dict) else 5
@@ -310,6 +316,9 @@ def _run_routes(router: APIRouter, board: Board, Reading: Any) -> None:
         from_: Annotated[str | None, Query(alias="from", description="Started at or after, RFC 3339")] = None,
         to: Annotated[str | None, Query(description="Started before, RFC 3339")] = None,
         q: Annotated[str | None, Query(description="Part of the name, or a whole run or trace id")] = None,
+        everything: Annotated[
+            bool, Query(alias="all", description="Also traces in which no agent, model call or tool was recognised")
+        ] = False,
         total: Annotated[bool, Query(description="Also count all that match")] = False,
         limit: Limit = 50,
         cursor: Cursor = None,
@@ -317,7 +326,7 @@ def _run_routes(router: APIRouter, board: Board, Reading: Any) -> None:
         """Runs, newest first."""
         wanted = RunFilter(
             status or "", agent_id or "", use_case_id or "", conversation_id or "",
-            _moment("from", from_), _moment("to", to), q or "",
+            _moment("from", from_), _moment("to", to), q or "", everything,
         )  # fmt: skip
         before = decode_cursor(cursor, int, str)
         now = board.clock_ns()
@@ -385,7 +394,7 @@ def _run_routes(router: APIRouter, board: Board, Reading: Any) -> None:
         """Everything that arrived of one span, its content included."""
         run = board.run(tenant, run_id)
         for trace in run.trace_ids:
-            if trace_id in (None, trace) and (found := board.reader.span(tenant, trace, span_id)):
+            if trace_id in (None, trace) and (found := board.reader.span(tenant, run.run_id, trace, span_id)):
                 return _span_detail(board, trace, span_id, found)
         raise Problem("not-found")
 
@@ -406,7 +415,7 @@ def _artifact_routes(router: APIRouter, board: Board, Reading: Any) -> None:
         """What is on the run's blackboard, in the order of its passes and calls, without bodies."""
         if unknown := sorted(set(kind or ()) - set(ARTIFACT_KINDS)):
             raise Problem("invalid-request", f"kind: {unknown[0]!r} is none of {', '.join(ARTIFACT_KINDS)}")
-        after = decode_cursor(cursor, str)
+        after = decode_cursor(cursor, *_ARTIFACT_PLACE)
         run = board.run(tenant, run_id)
         found = board.blackboard(tenant, run, kind)
         listed = _listed(found, earlier)
@@ -417,15 +426,14 @@ def _artifact_routes(router: APIRouter, board: Board, Reading: Any) -> None:
             and pass_seq in (None, artifact.attempt.pass_seq)
             and agent_id in (None, artifact.attempt.agent_id)
         ]
-        start = 0
         if after is not None:
-            start = next((n + 1 for n, artifact in enumerate(listed) if artifact.artifact_id == after[0]), len(listed))
-        page = listed[start : start + limit]
+            listed = [artifact for artifact in listed if artifact.sort_key > tuple(after)]
+        page = listed[:limit]
         return {
             "run_id": run.run_id,
             "artifacts": [_artifact(board, tenant, run, artifact) for artifact in page],
             "count": len(page),
-            "next_cursor": encode_cursor(page[-1].artifact_id) if start + limit < len(listed) else None,
+            "next_cursor": encode_cursor(*page[-1].sort_key) if len(listed) > limit else None,
         }
 
     def find(tenant: Tenant, run_id: str, artifact_id: str) -> tuple[Run, Artifact]:
@@ -542,7 +550,7 @@ def _agent_routes(router: APIRouter, board: Board, secret: str, Reading: Any, Wr
         """The tool calls already made in this run, as text for the agent's next prompt."""
         run = board.run(tenant, run_id)
         lines: list[str] = []
-        if board.settings.action_ledger and board.settings.capture_artifacts:
+        if board.settings.action_ledger:
             artifacts = board.blackboard(tenant, run, ("tool_result",)).artifacts
             lines = ledger.lines(ledger.calls_of(artifacts, agent_id, board.settings.ledger_recall_calls))
         return {"run_id": run.run_id, "agent_id": agent_id, "text": ledger.text(lines), "lines": lines}
@@ -675,6 +683,7 @@ def _listed(found: Blackboard, earlier: bool) -> list[Artifact]:
 def _artifact(board: Board, tenant: Tenant, run: Run, artifact: Artifact) -> dict[str, Any]:
     described = describe(artifact, tenant, run.run_id, board.settings.characters_per_token)
     return described | {
+        "summary": described["summary"][: board.settings.summary_characters],
         "created_at": rfc3339(described["created_at"]),
         "updated_at": rfc3339(described["updated_at"]),
     }

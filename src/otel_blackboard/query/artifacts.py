@@ -6,7 +6,7 @@ A pure join: `blackboard` takes rows and gives artifacts, in any order of rows t
 from __future__ import annotations
 
 import hashlib
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -36,7 +36,6 @@ class Artifact:
     resolved: Resolved
     attempt: Attempt
     call_seq: int
-    llm_call: int
     label: str
     bodies: tuple[Body, ...]
     log_roles: tuple[str, ...] = ()
@@ -103,6 +102,7 @@ def blackboard(
         by_call[(row.trace_id, call, row.kind)].append((row, numbered))
     board = Blackboard(run_id, numbering)
     found = [_merge(records) for records in by_call.values()]
+    _label_prompts(found)
     if paths:
         found += _paths(tenant, run_id, numbering)
     standing = [artifact for artifact in found if artifact.stands]
@@ -153,7 +153,7 @@ def _merge(records: list[tuple[ArtifactRow, Numbered]]) -> Artifact:
     kind = best.kind
     stands = kind != "agent_output" or any(each.row.stands for _, each in records)
     label = {
-        "llm_prompt": f"LLM call {numbered.llm_call}" if numbered.llm_call else "LLM call",
+        "llm_prompt": "LLM call",
         "agent_output": numbered.attempt.agent_id or own.label or resolved.name,
         "tool_result": own.label or resolved.tool_name,
     }[kind]
@@ -173,13 +173,21 @@ def _merge(records: list[tuple[ArtifactRow, Numbered]]) -> Artifact:
         resolved=resolved,
         attempt=numbered.attempt,
         call_seq=0 if kind == "agent_output" else numbered.call_seq,
-        llm_call=numbered.llm_call,
         label=label,
         bodies=bodies,
         log_roles=tuple(message_role(row.label) for row in pieces for _ in row.bodies) if best.origin == "log" else (),
         stands=stands,
         also=tuple(sorted({row.artifact_id for row, _ in records} - {own.artifact_id})),
     )
+
+
+def _label_prompts(artifacts: Iterable[Artifact]) -> None:
+    """PRM-08: the entries of each attempt in the order sent."""
+    counts: Counter[int] = Counter()
+    for artifact in sorted(artifacts, key=lambda artifact: artifact.call_seq):
+        if artifact.kind == "llm_prompt":
+            counts[id(artifact.attempt)] += 1
+            artifact.label = f"LLM call {counts[id(artifact.attempt)]}"
 
 
 def _paths(tenant: Tenant, run_id: str, numbering: Numbering) -> list[Artifact]:
@@ -195,7 +203,7 @@ def _paths(tenant: Tenant, run_id: str, numbering: Numbering) -> list[Artifact]:
         identity = artifact_id(tenant, *place, "tool_path")
         row = ArtifactRow(first.trace_id, first.span_id, "tool_path", summary=path[:500], characters=len(path))
         row.content_type = "text/plain; charset=utf-8"
-        found.append(Artifact(identity, "tool_path", row, first, attempt, 0, 0, "Tool path", (), text=path))
+        found.append(Artifact(identity, "tool_path", row, first, attempt, 0, "Tool path", (), text=path))
     return found
 
 

@@ -55,16 +55,11 @@ class Board:
         return self.reader.resolved(tenant, run.run_id, run.trace_ids)
 
     def blackboard(self, tenant: Tenant, run: Run, kinds: Sequence[str] | None = None) -> Blackboard:
-        """Everything of the kinds that this deployment captures."""
-        captured = self.captured_kinds()
-        wanted = [kind for kind in captured if kinds is None or kind in kinds]
-        rows = self.reader.artifacts(tenant, run.trace_ids, [kind for kind in wanted if kind != "tool_path"])
-        return blackboard(tenant, run.run_id, self.resolved(tenant, run), rows, "tool_path" in wanted)
-
-    def captured_kinds(self) -> list[str]:
-        kinds = ["tool_result", "agent_output"] if self.settings.capture_artifacts else []
-        kinds += ["llm_prompt"] if self.settings.capture_prompts else []
-        return kinds + (["tool_path"] if self.settings.plan_state_persistence else [])
+        """Everything of these kinds (None = of all). Paths are computed, where the deployment wants them listed."""
+        stored = [kind for kind in ("tool_result", "agent_output", "llm_prompt") if kinds is None or kind in kinds]
+        paths = self.settings.plan_state_persistence and (kinds is None or "tool_path" in kinds)
+        rows = self.reader.artifacts(tenant, run.trace_ids, stored)
+        return blackboard(tenant, run.run_id, self.resolved(tenant, run), rows, paths)
 
     def body(self, artifact: Artifact) -> bytes | None:
         """None when no content was captured. Raises what the body store raises."""
@@ -83,7 +78,7 @@ class Board:
         by_row = {
             (a.row.trace_id, a.row.span_id, a.kind): a
             for a in board.artifacts
-            if a.kind in ("tool_result", "agent_output")
+            if a.kind in ("tool_result", "agent_output") and a.resolved.tool_class != "recall"  # RCL-09
         }
         scored = [
             (score, artifact)

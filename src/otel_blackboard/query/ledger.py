@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from otel_blackboard.processor.reading import RECALL_TOOL
+from otel_blackboard.processor.reading import RECALL_TOOL, sameness
 from otel_blackboard.query.artifacts import Artifact
 
 HEADING = """## Actions already taken this run
@@ -16,6 +16,9 @@ refine your approach. For the full result of any call, use the blackboard."""
 MOST_LINES = 30
 ARGUMENTS_SHOWN = 300
 OUTCOME_SHOWN = 200
+
+
+_NO_ARGUMENTS = sameness("{}")
 
 
 class Call(NamedTuple):
@@ -39,12 +42,13 @@ def calls_of(artifacts: Iterable[Artifact], agent_id: str | None, recall_calls: 
         and (agent_id is None or artifact.attempt.agent_id == agent_id)
         and (recall_calls or artifact.resolved.tool_name != RECALL_TOOL)
     ]
-    own.sort(key=lambda artifact: artifact.sort_key)
+    # In the order made: passes may overlap, and what a retry left of an earlier attempt was made before it.
+    own.sort(key=lambda artifact: (artifact.start_ns, *artifact.sort_key))
     return [
         Call(
             artifact.resolved.tool_name,
             artifact.row.arguments,
-            artifact.row.arguments_sha256,
+            artifact.row.arguments_sha256 or _NO_ARGUMENTS,
             artifact.row.summary,
             artifact.resolved.status == "failed",
         )
@@ -65,7 +69,8 @@ def lines(calls: Iterable[Call]) -> list[str]:
 def line(call: Call) -> str:
     arguments = cut(call.arguments or "{}", ARGUMENTS_SHOWN)
     mark = " (failed)" if call.failed else ""
-    return f"- {call.tool}({arguments}){mark} -> {cut(' '.join(call.outcome.split()), OUTCOME_SHOWN)}"
+    tool, outcome = (" ".join(text.split()) for text in (call.tool, call.outcome))
+    return f"- {tool}({arguments}){mark} -> {cut(outcome, OUTCOME_SHOWN)}"
 
 
 def text(ledger_lines: list[str]) -> str:

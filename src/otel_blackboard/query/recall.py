@@ -25,11 +25,12 @@ def clamp_top_k(value: Any) -> int:
     """RCL-03: into 1 … 10; what is no number counts as 5."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return 5
-    try:
-        number = float(value)
-    except ValueError:
-        return 5
-    return 5 if math.isnan(number) else int(min(10, max(1, number)))
+    if isinstance(value, str):
+        try:
+            value = float(value)
+        except ValueError:
+            return 5
+    return 5 if value != value else int(min(10, max(1, value)))  # NaN alone is not itself
 
 
 def rank(hits: Sequence[Hit], searched: int) -> list[tuple[float, Hit]]:
