@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fastapi import FastAPI
 from httpx import Response
 from pydantic import SecretStr
 from starlette.testclient import TestClient
@@ -28,6 +29,8 @@ from tests.servers.seaweedfs import find_weed, seaweedfs
 
 PAIRS = ("embedded", "wire")
 _numbers = itertools.count(1)
+_apps: dict[tuple[int, str], FastAPI] = {}
+"""Applications without keys and with the real clock, by store and settings: making one takes 0.1 s."""
 
 
 @pytest.fixture(scope="session")
@@ -64,6 +67,7 @@ def stores(request: pytest.FixtureRequest) -> Iterator[Stores]:
     """Both store pairs, one after the other."""
     with open_stores(_settings(request.param, request)) as opened:
         yield opened
+    _apps.clear()
 
 
 @pytest.fixture(scope="module")
@@ -71,6 +75,7 @@ def embedded(request: pytest.FixtureRequest) -> Iterator[Stores]:
     """The embedded pair alone, for what does not depend on the stores."""
     with open_stores(_settings("embedded", request)) as opened:
         yield opened
+    _apps.clear()
 
 
 @dataclass
@@ -119,17 +124,18 @@ class Project:
 
     def store(self, spans: Sequence[Span], logs: Sequence[LogRecord] = ()) -> None:
         """One flush: afterwards all of it is stored, derived and visible."""
-        self.stores.exporter.flush(
-            [(self.tenant, span) for span in spans], [(self.tenant, record) for record in logs]
-        )
+        self.stores.exporter.flush([(self.tenant, span) for span in spans], [(self.tenant, record) for record in logs])
 
-    def api(
-        self, keys: KeyRing | None = None, key: str = "", clock_ns: int | None = None, **settings: Any
-    ) -> Api:
+    def api(self, keys: KeyRing | None = None, key: str = "", clock_ns: int | None = None, **settings: Any) -> Api:
         """`clock_ns`: a frozen clock; `settings`: what differs from the tests' settings."""
         changed = self.stores.settings.model_copy(update=settings)
         clock = {} if clock_ns is None else {"clock_ns": lambda: clock_ns}
-        app = make_api(self.stores.reader, changed, keys, lambda: "", **clock)
+        known = (id(self.stores.reader), repr(sorted(settings.items())))
+        app = _apps.get(known) if keys is None and not clock else None
+        if app is None:
+            app = make_api(self.stores.reader, changed, keys, lambda: "", **clock)
+            if keys is None and not clock:
+                _apps[known] = app
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         return Api(TestClient(app, base_url="http://blackboard"), self.tenant.project_id, headers)
 

@@ -77,7 +77,9 @@ def attempts(*, second: str, third: str = "") -> Trace:
         if not tools:
             continue
         start = attempt * 10
-        step = trace.step("x", start, start + 9, root, **stamps("s", 1, attempt), gen_ai__output__messages=f"out {attempt}")
+        step = trace.step(
+            "x", start, start + 9, root, **stamps("s", 1, attempt), gen_ai__output__messages=f"out {attempt}"
+        )
         for place, name in enumerate(tools.split(), 1):
             trace.tool(
                 name, start + place, parent=step, arguments={"try": attempt}, result=f"{name} of {attempt}",
@@ -222,7 +224,9 @@ class TestWhatARowSays:
 
     def test_a_tool_result_names_its_call(self) -> None:
         trace = Trace()
-        trace.tool("look", 1, 3, arguments='{"b": 1, "a": "é"}', result="x", call_id="c1", blackboard__tool__class="mcp")
+        trace.tool(
+            "look", 1, 3, arguments='{"b": 1, "a": "é"}', result="x", call_id="c1", blackboard__tool__class="mcp"
+        )
         (found,) = map(shown, listed(board_of(trace.spans), "tool_result"))
         assert found["metadata"] | {"content": ""} == {
             "tool_name": "look", "arguments": {"b": 1, "a": "é"}, "tool_call_id": "c1", "tool_class": "mcp", "content": "",
@@ -267,7 +271,9 @@ class TestContentInLogs:
         trace = Trace()
         span = trace.chat(1, 9, said="of the attribute")
         trace.log(span, DETAILS, 2, gen_ai__output__messages="of the log")
-        assert [a.row.summary for a in listed(board_of(trace.spans, trace.logs), "agent_output")] == ["of the attribute"]
+        assert [a.row.summary for a in listed(board_of(trace.spans, trace.logs), "agent_output")] == [
+            "of the attribute"
+        ]
 
     def test_a_log_record_before_its_span_waits_for_it(self) -> None:
         trace = Trace()

@@ -197,7 +197,9 @@ class TestCollapsing:
         trace = Trace(run_id="r1")
         for attempt in (1, 2):
             step = trace.step("x", attempt * 10, **stamps("s", 1, attempt))
-            trace.tool("a", attempt * 10 + 1, parent=step, arguments={"try": attempt}, result="x", **stamps("s", 1, attempt))
+            trace.tool(
+                "a", attempt * 10 + 1, parent=step, arguments={"try": attempt}, result="x", **stamps("s", 1, attempt)
+            )
         assert ledger_of(trace) == ['- a({"try":2}) -> x']
 
     def test_all_steps_and_passes_of_an_agent_count(self) -> None:

@@ -110,5 +110,7 @@ def test_paths_are_neither_recalled_nor_in_the_ledger(embedded_project: Project)
     embedded_project.store(passes().spans)
     api = embedded_project.api()
     token = api.token("r1")
-    assert all(found["kind"] != "tool_path" for found in api.recall(token, {"query": "tool path a x2 c z", "top_k": 10}))
+    assert all(
+        found["kind"] != "tool_path" for found in api.recall(token, {"query": "tool path a x2 c z", "top_k": 10})
+    )
     assert len(api.json("/runs/r1/ledger")["lines"]) == 3  # a (both of the same arguments), c, z

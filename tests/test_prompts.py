@@ -100,7 +100,11 @@ def test_a_call_that_the_provider_rejects_keeps_its_body(embedded_project: Proje
     embedded_project.store(trace.spans)
     api = embedded_project.api()
     (prompt,) = api.json(f"{run(trace)}/prompts")["prompts"]
-    assert (prompt["status"], prompt["error"], prompt["output_artifact_id"]) == ("failed", "400 unsupported parameter", None)
+    assert (prompt["status"], prompt["error"], prompt["output_artifact_id"]) == (
+        "failed",
+        "400 unsupported parameter",
+        None,
+    )
     assert api.get(f"{run(trace)}/artifacts/{prompt['artifact_id']}/raw").content == BODY
 
 
@@ -171,7 +175,9 @@ def test_two_records_of_one_request_are_one_entry() -> None:
 
 def test_prompts_have_a_switch_of_their_own(embedded_project: Project) -> None:
     embedded_project.store(two_passes().spans)
-    only = embedded_project.api(capture_artifacts=False, action_ledger=False, retrieval=False, plan_state_persistence=False)
+    only = embedded_project.api(
+        capture_artifacts=False, action_ledger=False, retrieval=False, plan_state_persistence=False
+    )
     assert {a["kind"] for a in only.json("/runs/r1/artifacts")["artifacts"]} >= {"llm_prompt"}
     assert only.json("/runs/r1/prompts")["count"] == 4
 

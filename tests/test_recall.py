@@ -267,7 +267,9 @@ def test_a_token_of_another_deployment_is_401(embedded_project: Project) -> None
     from pydantic import SecretStr
 
     token = embedded_project.api(token_secret=SecretStr("another secret of at least 32 bytes")).token("r1")
-    response = embedded_project.api().client.post("/api/v1/recall", headers={"Authorization": f"Bearer {token}"}, json={})
+    response = embedded_project.api().client.post(
+        "/api/v1/recall", headers={"Authorization": f"Bearer {token}"}, json={}
+    )
     assert response.status_code == 401
 
 
@@ -288,9 +290,7 @@ def test_a_run_that_has_moved_is_followed(project: Project, api: Api) -> None:
     assert api.recall(api.token("run_" + "0" * 32), {"query": "harbour"}) == []
 
 
-def test_a_failing_store_gives_nothing_and_no_error(
-    embedded_project: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failing_store_gives_nothing_and_no_error(embedded_project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     embedded_project.store(harbour().spans)
     api = embedded_project.api()
     token = api.token("r1")

@@ -81,7 +81,10 @@ class TestEverySpanIsShown:
         resolved, _, _ = derive(trace.spans)
         assert len(resolved) == 3000
 
-    @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 3), st.integers(0, 5)), min_size=1, max_size=10), st.randoms())
+    @given(
+        st.lists(st.tuples(st.integers(0, 9), st.integers(0, 3), st.integers(0, 5)), min_size=1, max_size=10),
+        st.randoms(),
+    )
     def test_any_graph_of_parents_in_any_order_gives_one_answer(
         self, shape: list[tuple[int, int, int]], chance: random.Random
     ) -> None:
@@ -380,7 +383,10 @@ class TestCalls:
         second = trace.chat(5, 6, root, asks=[("c2", "look", {"n": 2})])
         trace.tool("look", 7, parent=root)
         tools = [row for row in number(derive(trace.spans)[0]).attempts[0].calls if row.tool_name]
-        assert [(row.requested_by, row.tool_call_id) for row in tools] == [(first.span_id, "c1"), (second.span_id, "c2")]
+        assert [(row.requested_by, row.tool_call_id) for row in tools] == [
+            (first.span_id, "c1"),
+            (second.span_id, "c2"),
+        ]
 
     def test_stamped_call_numbers_stay_and_order_the_calls(self) -> None:
         trace = Trace()
@@ -463,9 +469,7 @@ class TestBilling:
         trace.chat(4, 5, trace.tool("ask", 3, 9, agent), tokens=(20, 1))
         assert bill(trace) == (30, 2)
 
-    @pytest.mark.parametrize(
-        ("gap", "calls"), [(0.0, 1), (4.9, 1), (5.0, 1), (5.1, 2), (60.0, 2)]
-    )
+    @pytest.mark.parametrize(("gap", "calls"), [(0.0, 1), (4.9, 1), (5.0, 1), (5.1, 2), (60.0, 2)])
     def test_equal_response_ids_are_one_call_within_five_seconds(self, gap: float, calls: int) -> None:
         trace = Trace()
         root = trace.agent("a", 0, 99)

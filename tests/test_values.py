@@ -29,7 +29,18 @@ from otel_blackboard.records import InvalidText
 # ----------------------------------------------------------------------------------------------------- JSON as sent
 
 
-NUMBERS = ("0", "-0", "1.0", "1.50", "1e5", "1E+2", "-2.5e-3", "12345678901234567890123", "1e400", "0.1000000000000000055")
+NUMBERS = (
+    "0",
+    "-0",
+    "1.0",
+    "1.50",
+    "1e5",
+    "1E+2",
+    "-2.5e-3",
+    "12345678901234567890123",
+    "1e400",
+    "0.1000000000000000055",
+)
 SPACE = st.text(alphabet=" \t\r\n", max_size=2)
 TEXTS = st.text(st.characters(exclude_categories=("Cs",)), max_size=8)
 
@@ -42,7 +53,9 @@ Tokens = list[str]
 """A JSON text as its tokens: what compact() must keep."""
 
 _strings = TEXTS.flatmap(lambda text: st.sampled_from(_string_texts(text))).map(lambda text: [text])
-_scalars = st.one_of(st.sampled_from(NUMBERS).map(lambda n: [n]), st.sampled_from(["true", "false", "null"]).map(lambda n: [n]), _strings)  # fmt: skip
+_scalars = st.one_of(
+    st.sampled_from(NUMBERS).map(lambda n: [n]), st.sampled_from(["true", "false", "null"]).map(lambda n: [n]), _strings
+)
 
 
 def _join(items: list[Tokens], opened: str, closed: str) -> Tokens:
@@ -141,7 +154,8 @@ def _same(one: Any, other: Any) -> bool:
     if type(one) is not type(other):
         return False
     if isinstance(one, float):
-        return math.isnan(one) and math.isnan(other) or (one == other and math.copysign(1, one) == math.copysign(1, other))
+        both = math.isnan(one) and math.isnan(other)
+        return both or (one == other and math.copysign(1, one) == math.copysign(1, other))
     if isinstance(one, list):
         return len(one) == len(other) and all(map(_same, one, other))
     if isinstance(one, dict):

@@ -374,7 +374,7 @@ def _attributes_text(attributes: Attributes, families: dict[str, Value], content
     """Attributes as JSON text in which content is a pointer `{"$content": index into bodies}`."""
     kept: dict[str, Any] = {}
     for key, value in attributes.items():
-        short = value.__class__ is str and len(value) <= _MAYBE_LARGE  # type: ignore[arg-type]
+        short = value.__class__ is str and len(value) <= _MAYBE_LARGE
         if families and (name := content_rules.family(key)):
             if name not in kept:
                 index = contents.value(name, families[name])

@@ -6,7 +6,7 @@ import base64
 import json
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Annotated, Any
 
 import orjson
@@ -14,6 +14,7 @@ from clickhouse_connect.driver.exceptions import ClickHouseError
 from fastapi import APIRouter, Depends, FastAPI, Query, Request, Response
 from fastapi import Path as PathParameter
 from fastapi.responses import JSONResponse, RedirectResponse
+from fastapi.routing import APIRoute
 from fastapi_offline import FastAPIOffline
 from starlette.concurrency import run_in_threadpool
 
@@ -149,6 +150,21 @@ class Access:
         return Tenant(credential.organization_id, project_id)
 
 
+class _Guarded(APIRoute):
+    """Decides who may ask before anything of the request is read: FastAPI reads a body first, and would answer 422."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle = super().get_route_handler()
+
+        async def guarded(request: Request) -> Response:
+            for dependency in self.dependant.dependencies:
+                if who := getattr(dependency.call, "who", None):
+                    who(request)
+            return await handle(request)
+
+        return guarded
+
+
 ProjectId = Annotated[
     str, Query(min_length=1, max_length=256, description="Project to read; required", examples=["default"])
 ]
@@ -171,14 +187,17 @@ def encode_cursor(*values: Any) -> str:
     return base64.urlsafe_b64encode(orjson.dumps(values)).decode().rstrip("=")
 
 
+def _all_positive(values: list[Any]) -> bool:
+    return all(value >= 0 for value in values if isinstance(value, int))
+
+
 def decode_cursor(cursor: str | None, *kinds: type) -> list[Any] | None:
     if cursor is None:
         return None
     try:
         values = orjson.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
-        if isinstance(values, list) and [type(value) for value in values] == list(kinds):
-            if not any(type(value) is int and value < 0 for value in values):
-                return values
+        if isinstance(values, list) and [type(value) for value in values] == list(kinds) and _all_positive(values):
+            return values
     except ValueError:
         pass
     raise Problem("invalid-request", "cursor: not a cursor of this route")
@@ -283,7 +302,7 @@ def _recalled(artifact: Artifact, content: str, cut: bool) -> dict[str, Any]:
 
 
 def _routes(board: Board, keys: KeyRing | None, secret: str) -> APIRouter:
-    router = APIRouter(prefix="/api/v1", responses=_ERRORS)
+    router = APIRouter(prefix="/api/v1", responses=_ERRORS, route_class=_Guarded)
     access = Access(keys, board.settings)
 
     def permitted(permission: str) -> Any:
@@ -295,7 +314,7 @@ def _routes(board: Board, keys: KeyRing | None, secret: str) -> APIRouter:
         ) -> Tenant:
             return access.tenant(credential, project_id, organization_id)
 
-        tenant.permission = permission  # type: ignore[attr-defined]
+        tenant.permission, tenant.who = permission, who  # type: ignore[attr-defined]
         return Depends(tenant)
 
     Reading, Writing = permitted("read"), permitted("write")
