@@ -117,6 +117,13 @@ class TestRetryAndReentry:
         for spans in (trace.spans, trace.spans[::-1]):
             assert [a.row.summary for a in listed(board_of(spans), "tool_result")] == ["the one"]
 
+    def test_the_highest_attempt_wins_whatever_the_clocks_say(self) -> None:
+        trace = Trace(run_id="r1")
+        for attempt, start in ((1, 50), (2, 10)):
+            step = trace.step("x", start, **stamps("s", 1, attempt))
+            trace.tool("a", start + 1, parent=step, result=f"of {attempt}", **stamps("s", 1, attempt, 1))
+        assert [a.row.summary for a in listed(board_of(trace.spans), "tool_result")] == ["of 2"]
+
     def test_a_reentry_adds_rows_and_changes_none(self) -> None:
         trace = attempts(second="a b")
         before = {a.artifact_id: shown(a) for a in board_of(trace.spans).artifacts}
@@ -198,6 +205,7 @@ class TestWhatARowSays:
         assert shown(found)["status"] == "failed"
         assert found.row.summary == " ".join(text.split())[:500]
         assert found.bodies[0].sha256 == hashlib.sha256(text.encode()).hexdigest()
+        assert found.resolved.error == text[:2000]  # the row keeps one screen of it, the body all
 
     def test_a_call_without_content_has_a_row_without_a_body(self) -> None:
         trace = Trace()

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import difflib
 import errno
-import fcntl
 import socket
 from collections.abc import Mapping
-from pathlib import Path
 from typing import NamedTuple
 
 import urllib3
@@ -104,12 +102,12 @@ def _port(settings: Settings, option: str, running: bool) -> Finding:
 
 
 def _rows(settings: Settings, running: bool) -> Finding:
-    if not (settings.database.isascii() and settings.database.isidentifier()):
+    if not clickhouse.DATABASE_NAME.fullmatch(settings.database):
         return Finding(
             "rows", False, f"database name {settings.database!r} is not an identifier", "Set BLACKBOARD_DATABASE."
         )
     where = clickhouse.where(settings)
-    if not settings.clickhouse and _is_open(settings.data / "rows"):
+    if not settings.clickhouse and clickhouse.is_locked(settings.data / "rows"):
         if running:
             return Finding("rows", True, f"{where} is open; a service answers at {settings.api} already")
         advice = "Stop it, or give --data another folder."
@@ -132,18 +130,6 @@ def _rows(settings: Settings, running: bool) -> Finding:
         client.close()
     state = "database is there" if exists == 1 else f"database {settings.database} will be made"
     return Finding("rows", True, f"{where}, version {version}; {state}")
-
-
-def _is_open(rows: Path) -> bool:
-    """Whether some process has the chDB folder open: one at a time may. Asked by its lock, for chDB itself is loud."""
-    try:
-        with (rows / "status").open("rb") as status:
-            fcntl.flock(status, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False
-    return False
 
 
 def _bodies(settings: Settings) -> Finding:

@@ -8,6 +8,7 @@ Three families, in the order of the data flow:
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import NamedTuple
@@ -29,11 +30,21 @@ class Tenant(NamedTuple):
     project_id: str
 
 
+class Written(NamedTuple):
+    """A resource or scope as its rows keep it; made once for all spans that share it."""
+
+    text: str
+    """JSON; values too large for a row are `{"$content": field}`."""
+    large: tuple[tuple[str, bytes, str, str], ...]
+    """(field, data, encoding, sha256) of those values."""
+
+
 @dataclass(slots=True)
 class Resource:
     attributes: Attributes = field(default_factory=dict)
     dropped_attributes_count: int = 0
     schema_url: str = ""
+    written: Written | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(slots=True)
@@ -43,6 +54,7 @@ class Scope:
     attributes: Attributes = field(default_factory=dict)
     dropped_attributes_count: int = 0
     schema_url: str = ""
+    written: Written | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(slots=True)
@@ -143,6 +155,12 @@ class Content:
     field: str
     data: bytes
     encoding: str = "text"
+    sha256: str = ""
+    """Hex, of `data`; '' until someone needs it."""
+
+    def digest(self) -> str:
+        self.sha256 = self.sha256 or hashlib.sha256(self.data).hexdigest()
+        return self.sha256
 
 
 class RequestedCall(NamedTuple):

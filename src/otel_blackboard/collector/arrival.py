@@ -6,7 +6,6 @@ import asyncio
 import logging
 import re
 import threading
-import traceback
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -334,12 +333,6 @@ class UndecodedBytes:
 # ---- what the doors log: never content ----
 
 _log = logging.getLogger(__name__)
-
-
-def log_failure(logger: logging.Logger, error: BaseException) -> None:
-    """An unforeseen error with its traceback, but without its text, which may quote what was sent."""
-    frames = "".join(traceback.format_tb(error.__traceback__))
-    logger.error("%s in an OTLP door, at:\n%s", type(error).__name__, frames)
 
 
 def log_metrics(counters: Counters) -> None:

@@ -14,9 +14,18 @@ from typing import Protocol
 from otel_blackboard.collector.arrival import Arrival, QueueFull, ShuttingDown, StoreUnavailable
 from otel_blackboard.config import Settings
 from otel_blackboard.exporter.flush import StoreFailed
+from otel_blackboard.failures import log_failure
 from otel_blackboard.records import LogRecord, Span, Tenant
 
 log = logging.getLogger(__name__)
+
+
+_RECORD_BYTES = 600
+"""What a decoded span or log record takes beside its content: many small ones weigh far more than they did on the wire."""
+
+
+def held_bytes(arrival: Arrival) -> int:
+    return arrival.size + _RECORD_BYTES * (len(arrival.spans) + len(arrival.logs))
 
 
 class Flusher(Protocol):
@@ -45,10 +54,11 @@ class GroupCommit:
         with self._changed:
             if self._closing:
                 raise ShuttingDown
-            if self._bytes and self._bytes + arrival.size > self._settings.max_queue_bytes:
+            size = held_bytes(arrival)
+            if self._bytes and self._bytes + size > self._settings.max_queue_bytes:
                 raise QueueFull
             self._waiting.append((arrival, future))
-            self._bytes += arrival.size
+            self._bytes += size
             self._changed.notify()
         return future
 
@@ -70,14 +80,14 @@ class GroupCommit:
                 batch = self._take()
             self._commit(batch)
             with self._changed:
-                self._bytes -= sum(arrival.size for arrival, _ in batch)
+                self._bytes -= sum(held_bytes(arrival) for arrival, _ in batch)
 
     def _take(self) -> list[tuple[Arrival, Future[None]]]:
         batch = [self._waiting.popleft()]
-        size = batch[0][0].size
-        while self._waiting and size + self._waiting[0][0].size <= self._settings.flush_bytes:
+        size = held_bytes(batch[0][0])
+        while self._waiting and size + held_bytes(self._waiting[0][0]) <= self._settings.flush_bytes:
             batch.append(self._waiting.popleft())
-            size += batch[-1][0].size
+            size += held_bytes(batch[-1][0])
         return batch
 
     def _commit(self, batch: list[tuple[Arrival, Future[None]]]) -> None:
@@ -94,7 +104,7 @@ class GroupCommit:
         except Exception as error:
             self.failed_flushes += 1
             if len(batch) == 1:
-                log.exception("a request could not be stored")
+                log_failure(log, "a request could not be stored", error)
                 _fail(batch, error)
                 return
             log.warning("a flush of %d requests failed (%s); each is tried alone", len(batch), type(error).__name__)

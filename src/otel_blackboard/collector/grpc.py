@@ -17,10 +17,10 @@ from otel_blackboard.collector.arrival import (
     Intake,
     Passage,
     TooLarge,
-    log_failure,
     log_metrics,
 )
 from otel_blackboard.config import Settings, split_address
+from otel_blackboard.failures import log_failure
 
 _DECODERS: dict[str, Callable[[bytes], Decoded]] = {
     "traces": otlp_protobuf.decode_traces,
@@ -49,7 +49,9 @@ async def start_grpc_door(
             ("grpc.max_receive_message_length", min(2 * passage.limit, 2**31 - 1)),
             # Without it a second process would share the port silently.
             ("grpc.so_reuseport", 0),
-        ]
+        ],
+        # grpc reads each message whole before we are asked: a bound to what may lie there.
+        maximum_concurrent_rpcs=32,
     )
     server.add_generic_rpc_handlers(
         tuple(
@@ -111,7 +113,7 @@ def _authorization(context: Any) -> str | None:
 async def _refuse(passage: Passage, context: Any, error: Exception) -> NoReturn:
     situation = answers.situation_of(error)
     if situation == "internal":
-        log_failure(_log, error)
+        log_failure(_log, "an OTLP door failed", error)
     passage.counters.refuse(situation)
     status = answers.status_of(situation, str(error), passage.retry_after)
     await context.abort(

@@ -24,10 +24,10 @@ from otel_blackboard.collector.arrival import (
     Passage,
     TooLarge,
     UnsupportedMediaType,
-    log_failure,
     log_metrics,
 )
 from otel_blackboard.config import Settings
+from otel_blackboard.failures import log_failure
 
 PROTOBUF = "application/x-protobuf"
 JSON = "application/json"
@@ -147,7 +147,7 @@ def _success(signal: str, rejected: list[str], media_type: str) -> Response:
 def _refusal(passage: Passage, request: Request, error: Exception) -> Response:
     situation = answers.situation_of(error)
     if situation == "internal":
-        log_failure(_log, error)
+        log_failure(_log, "an OTLP door failed", error)
     return _answer(passage, request, situation, str(error))
 
 

@@ -534,7 +534,8 @@ def _plain(value: Any) -> Value:
     """A text, number, bool or InvalidText as it came."""
     if not isinstance(value, (str, bytes, bool, int, float)):
         raise _Unfit("a value is not of a known type")
-    return value
+    # A number where a text belongs is let pass, but no number that OTLP does not have.
+    return str(value) if isinstance(value, int) and not -(2**63) <= value < 2**64 else value
 
 
 _READERS = {

@@ -24,12 +24,22 @@ from otel_blackboard.exporter.tables import Column
 OLDEST_SERVER = (26, 3)
 """The text index and FINAL with skip indexes need it."""
 
+MOST_IDS = 2_000
+"""Ids in one query: a server takes at most 128 KiB in one parameter."""
+
 PINNED = {
     # So FINAL never shows an old row: versions of one key lie in several partitions (days of receipt).
     "do_not_merge_across_partitions_select_final": 0,
     "use_skip_indexes_if_final": 1,
     "use_skip_indexes_if_final_exact_mode": 1,
+    # An insert that returns has been written: a profile of the server must not make it wait elsewhere.
+    "async_insert": 0,
+    "wait_for_async_insert": 1,
 }
+
+
+DATABASE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+SECURE = ("https", "clickhouses")
 
 
 class StoreError(Exception):
@@ -42,7 +52,7 @@ def where(settings: Settings) -> str:
         return f"chDB in {settings.data / 'rows'}"
     try:
         parts = urlsplit(settings.clickhouse)
-        host, port = parts.hostname, parts.port or 8123
+        host, port = parts.hostname, parts.port or (8443 if parts.scheme in SECURE else 8123)
     except ValueError:
         host = None
     return f"ClickHouse at {host}:{port}" if host else "ClickHouse (no host in the DSN)"
@@ -54,7 +64,10 @@ def connect(settings: Settings, database: str | None = None, extra: Mapping[str,
     name = settings.database if database is None else database
     try:
         if settings.clickhouse:
+            # The driver goes by the port alone and would send an https DSN in clear to any other.
+            secure = urlsplit(settings.clickhouse).scheme in SECURE
             return clickhouse_connect.get_client(
+                interface="https" if secure else "http",
                 dsn=settings.clickhouse, database=name, settings=options, connect_timeout=3, send_receive_timeout=60,
                 autogenerate_session_id=False, query_retries=0,
             )  # fmt: skip
@@ -67,7 +80,7 @@ def connect(settings: Settings, database: str | None = None, extra: Mapping[str,
 
 def _advice(settings: Settings, error: Exception) -> str:
     text = textwrap.shorten(str(error).split("\n")[0], 300, placeholder=" …")
-    if not settings.clickhouse and _is_locked(settings.data / "rows"):
+    if not settings.clickhouse and is_locked(settings.data / "rows"):
         return f"{where(settings)}: another process owns this folder. Stop it, or give --data another folder."
     if settings.clickhouse and (password := urlsplit(settings.clickhouse).password):
         text = text.replace(password, "***")
@@ -76,7 +89,7 @@ def _advice(settings: Settings, error: Exception) -> str:
     return f"{where(settings)}: {text}. Check --clickhouse and that the server answers."
 
 
-def _is_locked(folder: Path) -> bool:
+def is_locked(folder: Path) -> bool:
     """Whether another process holds the engine's lock. The engine itself only says that it could not start."""
     try:
         with (folder / "status").open("rb+") as status:
@@ -92,7 +105,7 @@ def prepare(settings: Settings) -> None:
     """Makes the database and brings its schema up to date; refuses a store that is newer than this code."""
     bootstrap = connect(settings, database="default")
     try:
-        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,63}", settings.database):
+        if not DATABASE_NAME.fullmatch(settings.database):
             raise StoreError(f"database name {settings.database!r} is not an identifier; set BLACKBOARD_DATABASE")
         bootstrap.command(f"CREATE DATABASE IF NOT EXISTS {settings.database} ENGINE = Atomic")
     except ClickHouseError as error:
@@ -101,6 +114,10 @@ def prepare(settings: Settings) -> None:
         bootstrap.close()
     client = connect(settings)
     try:
+        version = str(client.command("SELECT version()"))
+        if tuple(int(part) for part in version.split(".")[:2]) < OLDEST_SERVER:
+            oldest = ".".join(map(str, OLDEST_SERVER))
+            raise StoreError(f"{where(settings)} is version {version}; use {oldest} or newer")
         migrate(client)
     finally:
         client.close()
@@ -141,6 +158,11 @@ def insert(client: Client, table: str, columns: Sequence[Column], values: Sequen
         column_type_names=[column.type for column in columns],
         column_oriented=True,
     )
+
+
+def chunks(ids: Sequence[str], most: int) -> Iterator[Sequence[str]]:
+    for start in range(0, len(ids), most):
+        yield ids[start : start + most]
 
 
 class ClientPool:

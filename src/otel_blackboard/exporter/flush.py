@@ -17,11 +17,11 @@ from typing import Any
 
 import orjson
 from clickhouse_connect.driver.client import Client
-from clickhouse_connect.driver.exceptions import ClickHouseError
+from clickhouse_connect.driver.exceptions import ClickHouseError, DataError
 
 from otel_blackboard.config import Settings
 from otel_blackboard.exporter.bodies import BodyError, BodyStore
-from otel_blackboard.exporter.clickhouse import StoreError, connect, insert
+from otel_blackboard.exporter.clickhouse import MOST_IDS, StoreError, chunks, connect, insert
 from otel_blackboard.exporter.packs import pack, write_packs
 from otel_blackboard.exporter.tables import (
     LIGHT,
@@ -33,9 +33,9 @@ from otel_blackboard.exporter.tables import (
     read_records,
 )
 from otel_blackboard.exporter.trace_cache import CachedTrace, TraceCache
+from otel_blackboard.failures import log_failure
 from otel_blackboard.processor.reading import LogReading, SpanReading, read_log, read_span
 from otel_blackboard.processor.tree import READER_VERSION, resolve
-from otel_blackboard.processor.values import attributes_json
 from otel_blackboard.records import (
     SPAN_PACK,
     ArtifactRow,
@@ -44,9 +44,7 @@ from otel_blackboard.records import (
     LogLight,
     LogRecord,
     Resolved,
-    Resource,
     RunPart,
-    Scope,
     Span,
     Tenant,
 )
@@ -97,7 +95,7 @@ class Exporter:
         today = datetime.fromtimestamp(now_ns / 1e9, tz=UTC).date()
         try:
             span_readings = [(tenant, self._read(tenant, span)) for tenant, span in spans]
-            log_readings = [(tenant, read_log(tenant, record)) for tenant, record in logs]
+            log_readings = [(tenant, self._read_log(tenant, record)) for tenant, record in logs]
             readings: list[tuple[Tenant, SpanReading | LogReading]] = [*span_readings, *log_readings]
             for _, reading in readings:
                 reading.light.stored_at_ns = now_ns
@@ -105,6 +103,9 @@ class Exporter:
             bodies = self._put_bodies(readings, today)
             self._store(span_readings, log_readings, bodies, today)
             self._derive(span_readings, log_readings, today)
+        except DataError:  # a value that a column cannot take: a fault of ours, and the same however often it is sent
+            self._cache.clear()
+            raise
         except (BodyError, ClickHouseError, StoreError, OSError) as error:
             self._cache.clear()
             raise StoreFailed(str(error).split("\n")[0][:500]) from error
@@ -115,17 +116,25 @@ class Exporter:
     def _read(self, tenant: Tenant, span: Span) -> SpanReading:
         try:
             return read_span(tenant, span)
-        except Exception:
+        except Exception as error:
             # A fault of ours must not cost the sender its span: it is stored without a role, and counted.
             self.derivation_failures += 1
-            log.exception("a span could not be read; it is stored without a role")
+            log_failure(log, "a span could not be read; it is stored without a role", error)
             bare = copy.copy(span)
-            bare.attributes = {
-                "blackboard.derivation_failed": True,
-                "attributes": attributes_json(span.attributes),
-            }
+            bare.attributes = {_FAILED: True, "attributes": repr(span.attributes), "events": repr(span.events)}
             bare.events, bare.links = [], []
             return read_span(tenant, bare)
+
+    def _read_log(self, tenant: Tenant, record: LogRecord) -> LogReading:
+        try:
+            return read_log(tenant, record)
+        except Exception as error:
+            self.derivation_failures += 1
+            log_failure(log, "a log record could not be read; it is stored without a meaning", error)
+            bare = copy.copy(record)
+            bare.attributes = {_FAILED: True, "attributes": repr(record.attributes)}
+            bare.body, bare.event_name = repr(record.body), ""
+            return read_log(tenant, bare)
 
     def _leave_out(self, reading: SpanReading | LogReading) -> None:
         """Artifacts whose capture is switched off are not made; their content is kept as the span's (API-10)."""
@@ -162,15 +171,14 @@ class Exporter:
             for draft in reading.drafts:
                 draft.row.bodies = tuple(own[index] for index in draft.contents)
                 artifacts.append((tenant, draft.row))
-        texts = _Texts()
         jobs = []
         if spans:
             values = _tenants(spans) + column_values([r.light for _, r in spans], LIGHT)
-            values += _span_values([r for _, r in spans], bodies[: len(spans)], texts)
+            values += _span_values([r for _, r in spans], bodies[: len(spans)])
             jobs.append(self._insert("spans", values, [r.span.start_ns for _, r in spans], today))
         if logs:
             values = _tenants(logs) + column_values([r.light for _, r in logs], LOG_LIGHT)
-            values += _log_values([r for _, r in logs], bodies[len(spans) :], texts)
+            values += _log_values([r for _, r in logs], bodies[len(spans) :])
             jobs.append(self._insert("logs", values, [r.light.time_ns for _, r in logs], today))
         if artifacts:
             rows = [row for _, row in artifacts]
@@ -199,29 +207,31 @@ class Exporter:
         for tenant, log_reading in logs:
             if log_reading.light.trace_id:
                 touched[tenant].setdefault(log_reading.light.trace_id, ([], []))[1].append(log_reading.light)
-        resolved: list[tuple[Tenant, Resolved]] = []
-        parts: list[tuple[Tenant, RunPart]] = []
-        gone: list[tuple[Tenant, RunPart]] = []
-        version = 0
+        resolved: list[tuple[Tenant, Resolved, int]] = []
+        parts: list[tuple[Tenant, RunPart, int]] = []
+        gone: list[tuple[Tenant, RunPart, int]] = []
         for tenant, traces in touched.items():
-            version, known = self._read_back(tenant, traces)
-            for trace_id, trace in known.items():
-                rows, run_parts = self._resolve(trace)
-                resolved += [(tenant, row) for row in rows if trace.resolved.get(row.span_id) != row]
-                parts += [(tenant, part) for part in run_parts]
-                names_now = {part.part for part in run_parts}
-                gone += [(tenant, RunPart(trace_id, name, "")) for name in sorted(trace.parts - names_now)]
-                trace.resolved, trace.parts = {row.span_id: row for row in rows}, names_now
-                self._cache.put((tenant, trace_id), trace)
+            for some in chunks(list(traces), MOST_IDS):
+                # The version of what is found is the time at which this tenant's traces were seen, not another's.
+                version, known = self._read_back(tenant, {trace_id: traces[trace_id] for trace_id in some})
+                for trace_id, trace in known.items():
+                    rows, run_parts = self._resolve(trace)
+                    resolved += [(tenant, row, version) for row in rows if trace.resolved.get(row.span_id) != row]
+                    parts += [(tenant, part, version) for part in run_parts]
+                    names_now = {part.part for part in run_parts}
+                    old = sorted(trace.parts - names_now)
+                    gone += [(tenant, RunPart(trace_id, name, ""), version) for name in old]
+                    trace.resolved, trace.parts = {row.span_id: row for row in rows}, names_now
+                    self._cache.put((tenant, trace_id), trace)
         jobs = []
         if resolved:
-            values = self._derived_values("resolved", resolved, version)
-            jobs.append(self._insert("resolved", values, [row.start_ns for _, row in resolved], today))
+            values = self._derived_values("resolved", resolved)
+            jobs.append(self._insert("resolved", values, [row.start_ns for _, row, _ in resolved], today))
         if parts or gone:
             both = [*parts, *gone]
-            values = self._derived_values("run_parts", both, version)
+            values = self._derived_values("run_parts", both)
             deleted = [0] * len(parts) + [1] * len(gone)
-            jobs.append(self._insert("run_parts", values, [part.start_ns for _, part in both], today, deleted))
+            jobs.append(self._insert("run_parts", values, [part.start_ns for _, part, _ in both], today, deleted))
         _finish(jobs)
 
     def _resolve(self, trace: CachedTrace) -> tuple[list[Resolved], list[RunPart]]:
@@ -229,9 +239,9 @@ class Exporter:
         lights = [copy.copy(light) if trace.logs else light for light in trace.spans.values()]
         try:
             return resolve(lights, trace.logs.values())
-        except Exception:
+        except Exception as error:
             self.derivation_failures += 1
-            log.exception("a trace could not be derived; its spans are stored")
+            log_failure(log, "a trace could not be derived; its spans are stored", error)
             rows = [
                 Resolved(light.trace_id, light.span_id, run_id=f"run_{light.trace_id}", name=light.name,
                          start_ns=light.start_ns, end_ns=light.end_ns, labels={"derivation_failed": "true"})
@@ -247,10 +257,12 @@ class Exporter:
                         error="this trace could not be derived")
             ]  # fmt: skip
 
-    def _derived_values(self, table: str, rows: Sequence[tuple[Tenant, Any]], version: int) -> list[list[Any]]:
+    def _derived_values(self, table: str, rows: Sequence[tuple[Tenant, Any, int]]) -> list[list[Any]]:
         columns = [c for c in TABLES[table][2:] if c.name not in _ADDED]
-        values = _tenants(rows) + column_values([row for _, row in rows], columns)
-        return [*values, [version] * len(rows), [READER_VERSION] * len(rows)]
+        values = _tenants([(tenant, row) for tenant, row, _ in rows]) + column_values(
+            [row for _, row, _ in rows], columns
+        )
+        return [*values, [version for _, _, version in rows], [READER_VERSION] * len(rows)]
 
     def _read_back(
         self, tenant: Tenant, traces: dict[str, tuple[list[Light], list[LogLight]]]
@@ -260,14 +272,11 @@ class Exporter:
         parameters = {"organization": tenant.organization_id, "project": tenant.project_id, "traces": list(traces)}
         result = client.query(_CHECK, parameters=parameters)
         version = max((int(row[1]) for row in result.result_rows), default=0)
-        stored: dict[str, tuple[int, int, int, int]] = {}
-        for trace_id, _, count, digest, is_log in result.result_rows:
-            spans, span_hash, log_count, log_hash = stored.get(trace_id, (0, 0, 0, 0))
-            if is_log:
-                log_count, log_hash = int(count), int(digest)
-            else:
-                spans, span_hash = int(count), int(digest)
-            stored[trace_id] = (spans, span_hash, log_count, log_hash)
+        counted: dict[tuple[str, str], tuple[int, int]] = {}
+        parts: dict[str, set[str]] = {}
+        for trace_id, _, table, count, digest, names_of_parts in result.result_rows:
+            counted[(table, trace_id)] = (int(count), int(digest))
+            parts.setdefault(trace_id, set()).update(names_of_parts)
         known: dict[str, CachedTrace] = {}
         missing: list[str] = []
         for trace_id, (lights, log_lights) in traces.items():
@@ -276,13 +285,19 @@ class Exporter:
                 trace.put(light)
             for log_light in log_lights:
                 trace.put_log(log_light)
-            if trace.check() == stored.get(trace_id, (0, 0, 0, 0)):
+            stored = (*counted.get(("spans", trace_id), (0, 0)), *counted.get(("logs", trace_id), (0, 0)))
+            if trace.check() == stored:
                 known[trace_id] = trace
             else:
                 missing.append(trace_id)
         if missing:
-            known |= self._read_whole(client, parameters | {"traces": missing})
-        return version, {trace_id: known[trace_id] for trace_id in traces if trace_id in known}
+            whole = self._read_whole(client, parameters | {"traces": missing})
+            for trace_id in missing:
+                _require(whole.get(trace_id), *traces[trace_id])
+            known |= whole
+        for trace_id, trace in known.items():
+            trace.parts |= parts.get(trace_id, set())
+        return version, {trace_id: known[trace_id] for trace_id in traces}
 
     def _read_whole(self, client: Client, parameters: dict[str, Any]) -> dict[str, CachedTrace]:
         found: dict[str, CachedTrace] = defaultdict(CachedTrace)
@@ -296,9 +311,15 @@ class Exporter:
             found[light.trace_id].put(light)
         for log_light in read_records(LogLight, LOG_LIGHT, rows_of("logs", names(LOG_LIGHT))):
             found[log_light.trace_id].put_log(log_light)
-        for trace_id, part in rows_of("run_parts", "trace_id, part"):
-            found[trace_id].parts.add(part)
         return dict(found)
+
+
+def _require(trace: CachedTrace | None, lights: Sequence[Light], logs: Sequence[LogLight]) -> None:
+    """A store that does not show what was just written (a replica behind) must not be told as acknowledged."""
+    seen = trace is not None
+    seen = seen and all(light.span_id in trace.spans for light in lights)  # type: ignore[union-attr]
+    if not seen or not all(log.record_sha256 in trace.logs for log in logs):  # type: ignore[union-attr]
+        raise StoreError("what was written cannot be read back yet")
 
 
 _OF_TRACES = (
@@ -307,55 +328,31 @@ _OF_TRACES = (
 )
 # What FINAL would count, for less than half of its price: the newest version of each key.
 _CHECK = " UNION ALL ".join(
-    f"SELECT trace_id, toUnixTimestamp64Nano(now64(9)) AS at, count() AS rows, groupBitXor(newest) AS digest, "
-    f"{is_log} AS is_log FROM (SELECT trace_id, reinterpretAsUInt64(max(version)) AS newest "
-    f"FROM {table} {_OF_TRACES} GROUP BY trace_id, {key}) GROUP BY trace_id"
-    for table, key, is_log in (("spans", "span_id", 0), ("logs", "record_sha256", 1))
+    f"SELECT trace_id, toUnixTimestamp64Nano(now64(9)) AS at, '{table}' AS held, count() AS rows, "
+    f"groupBitXor(newest) AS digest, {parts} AS parts FROM (SELECT trace_id, {key}, "
+    f"reinterpretAsUInt64(max(version)) AS newest FROM {table} {_OF_TRACES} GROUP BY trace_id, {key}) GROUP BY trace_id"
+    for table, key, parts in (
+        ("spans", "span_id", "emptyArrayString()"),
+        ("logs", "record_sha256", "emptyArrayString()"),
+        ("run_parts", "part", "groupArray(part)"),
+    )
 )
 _READ = "SELECT {columns} FROM {table} FINAL " + _OF_TRACES.replace("{", "{{").replace("}", "}}")
+_FAILED = "blackboard.derivation_failed"
 _ADDED = frozenset(("version", "reader_version", "stored", "start_time", "is_deleted"))
 _WARM = (TABLES["spans"][0]._replace(name="n", type="UInt8"),)
-
-
-class _Texts:
-    """Resources and scopes as JSON, each once a flush: all spans of a request share a few."""
-
-    def __init__(self) -> None:
-        self._known: dict[int, str] = {}
-
-    def resource(self, resource: Resource) -> str:
-        if (text := self._known.get(id(resource))) is None:
-            extra: dict[str, Any] = {"schema_url": resource.schema_url} if resource.schema_url else {}
-            if resource.dropped_attributes_count:
-                extra["dropped_attributes_count"] = resource.dropped_attributes_count
-            text = self._known[id(resource)] = _wrap(attributes_json(resource.attributes), extra)
-        return text
-
-    def scope(self, scope: Scope) -> str:
-        if (text := self._known.get(id(scope))) is None:
-            extra = {"name": scope.name, "version": scope.version, "schema_url": scope.schema_url,
-                     "dropped_attributes_count": scope.dropped_attributes_count}  # fmt: skip
-            text = self._known[id(scope)] = _wrap(
-                attributes_json(scope.attributes), {key: value for key, value in extra.items() if value}
-            )
-        return text
-
-
-def _wrap(attributes: str, extra: dict[str, Any]) -> str:
-    head = orjson.dumps(extra).decode()[:-1]
-    return f'{head}{"," if extra else ""}"attributes":{attributes}}}'
 
 
 def _tenants(rows: Sequence[tuple[Tenant, Any]]) -> list[list[Any]]:
     return [[tenant.organization_id for tenant, _ in rows], [tenant.project_id for tenant, _ in rows]]
 
 
-def _span_values(readings: Sequence[SpanReading], bodies: Sequence[Sequence[Body]], texts: _Texts) -> list[list[Any]]:
+def _span_values(readings: Sequence[SpanReading], bodies: Sequence[Sequence[Body]]) -> list[list[Any]]:
     spans = [reading.span for reading in readings]
     return [
         [span.kind & 0xFF for span in spans],
         [span.status_code & 0xFF for span in spans],
-        [span.status_message for span in spans],
+        [reading.status_message for reading in readings],
         [span.trace_state for span in spans],
         [span.flags & 0xFFFFFFFF for span in spans],
         [span.end_ns for span in spans],
@@ -366,13 +363,13 @@ def _span_values(readings: Sequence[SpanReading], bodies: Sequence[Sequence[Body
             _dropped(span.dropped_attributes_count, span.dropped_events_count, span.dropped_links_count)
             for span in spans
         ],
-        [texts.resource(span.resource) for span in spans],
-        [texts.scope(span.scope) for span in spans],
+        [reading.resource for reading in readings],
+        [reading.scope for reading in readings],
         [bodies_text(own) for own in bodies],
     ]
 
 
-def _log_values(readings: Sequence[LogReading], bodies: Sequence[Sequence[Body]], texts: _Texts) -> list[list[Any]]:
+def _log_values(readings: Sequence[LogReading], bodies: Sequence[Sequence[Body]]) -> list[list[Any]]:
     records = [reading.record for reading in readings]
     return [
         [record.observed_time_ns for record in records],
@@ -381,8 +378,8 @@ def _log_values(readings: Sequence[LogReading], bodies: Sequence[Sequence[Body]]
         [reading.body for reading in readings],
         [reading.attributes for reading in readings],
         [_dropped(record.dropped_attributes_count) for record in records],
-        [texts.resource(record.resource) for record in records],
-        [texts.scope(record.scope) for record in records],
+        [reading.resource for reading in readings],
+        [reading.scope for reading in readings],
         [bodies_text(own) for own in bodies],
     ]
 

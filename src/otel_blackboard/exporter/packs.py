@@ -145,7 +145,7 @@ def _pack_group(contents: Sequence[Content], key: str, level: int) -> tuple[byte
     offset = 0
     for content in contents:
         data = content.data
-        digest = hashlib.sha256(data).hexdigest()
+        digest = content.digest()
         frame = frame_of.get((digest, len(data)))
         if frame is None:
             compressed = compressor.compress(data, zstd.ZstdCompressor.FLUSH_FRAME)

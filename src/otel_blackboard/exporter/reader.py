@@ -8,7 +8,7 @@ from typing import Any
 
 from otel_blackboard.config import Settings
 from otel_blackboard.exporter.bodies import BodyStore
-from otel_blackboard.exporter.clickhouse import ClientPool
+from otel_blackboard.exporter.clickhouse import MOST_IDS, ClientPool, chunks
 from otel_blackboard.exporter.packs import read_bodies, read_body
 from otel_blackboard.exporter.tables import (
     ARTIFACT,
@@ -75,6 +75,11 @@ class Reader:
             rows: Sequence[Sequence[Any]] = client.query(sql, parameters=values).result_rows
         return rows
 
+    def _of_traces(self, sql: str, tenant: Tenant, traces: Sequence[str], **parameters: Any) -> Sequence[Sequence[Any]]:
+        """The rows of any number of traces; a query takes only so many ids."""
+        found = [self._query(sql, tenant, traces=list(some), **parameters) for some in chunks(traces, MOST_IDS)]
+        return found[0] if len(found) == 1 else [row for rows in found for row in rows]
+
     def check(self) -> None:
         """Raises what the engine raises when it cannot answer."""
         with self._clients.client() as client:
@@ -108,8 +113,9 @@ class Reader:
             return []
         sql = f"SELECT {_RUN_PART_COLUMNS} FROM run_parts FINAL WHERE {_TENANT} AND run_id IN {{runs:Array(String)}}"
         by_run: dict[str, list[RunPart]] = {run_id: [] for run_id in order}
-        for part in _parts(self._query(sql, tenant, runs=order)):
-            by_run[part.run_id].append(part)
+        for runs in chunks(order, MOST_IDS // 4):  # a run id may be four times as long as a trace id
+            for part in _parts(self._query(sql, tenant, runs=list(runs))):
+                by_run[part.run_id].append(part)
         return [parts for parts in by_run.values() if parts]
 
     def count_runs(self, tenant: Tenant, wanted: RunFilter, now_ns: int) -> int:
@@ -124,22 +130,31 @@ class Reader:
 
     def resolved(self, tenant: Tenant, run_id: str, traces: Sequence[str]) -> list[Resolved]:
         sql = f"SELECT {_RESOLVED_COLUMNS} FROM resolved FINAL WHERE {_OF_TRACES} AND run_id = {{run:String}}"
-        rows = self._query(sql, tenant, traces=list(traces), run=run_id)
+        rows = self._of_traces(sql, tenant, traces, run=run_id)
         return read_records(Resolved, RESOLVED[: len(fields(Resolved))], rows)
 
     def artifacts(self, tenant: Tenant, traces: Sequence[str], kinds: Sequence[str]) -> list[ArtifactRow]:
         """Rows without their search text, one for each span or log record and kind."""
         sql = f"SELECT {_ARTIFACT_COLUMNS} FROM artifacts FINAL WHERE {_OF_TRACES} AND kind IN {{kinds:Array(String)}}"
-        rows = self._query(sql, tenant, traces=list(traces), kinds=list(kinds))
+        rows = self._of_traces(sql, tenant, traces, kinds=list(kinds))
         return read_records(ArtifactRow, ARTIFACT, rows)
 
     def loose_logs(self, tenant: Tenant, traces: Sequence[str], limit: int) -> list[LogLight]:
-        """Log records of these traces that belong to no span, oldest first."""
+        """Log records of these traces that belong to no span, or to one that has not come, oldest first."""
         sql = (
-            f"SELECT {names(LOG_LIGHT)} FROM logs FINAL WHERE {_OF_TRACES} AND span_id = '' "
+            f"SELECT {names(LOG_LIGHT)} FROM logs FINAL WHERE {_OF_TRACES} AND (trace_id, span_id) NOT IN "
+            f"(SELECT trace_id, span_id FROM spans WHERE {_OF_TRACES}) "
             "ORDER BY time_ns, record_sha256 LIMIT {limit:UInt32}"
         )
-        return read_records(LogLight, LOG_LIGHT, self._query(sql, tenant, traces=list(traces), limit=limit))
+        return read_records(LogLight, LOG_LIGHT, self._of_traces(sql, tenant, traces, limit=limit))
+
+    def logs_of_span(self, tenant: Tenant, trace_id: str, span_id: str, limit: int) -> list[LogLight]:
+        sql = (
+            f"SELECT {names(LOG_LIGHT)} FROM logs FINAL WHERE {_OF_TRACES} AND span_id = {{span:String}} "
+            "ORDER BY time_ns, record_sha256 LIMIT {limit:UInt32}"
+        )
+        rows = self._query(sql, tenant, traces=[trace_id], span=span_id, limit=limit)
+        return read_records(LogLight, LOG_LIGHT, rows)
 
     def span(self, tenant: Tenant, run_id: str, trace_id: str, span_id: str) -> Mapping[str, Any] | None:
         """What arrived of one span of this run: JSON texts as stored, `bodies` as records.Body."""
@@ -170,13 +185,13 @@ class Reader:
             "AND arrayExists(w -> position(search_text, w) > 0, {words:Array(String)}) "
             "ORDER BY arrayCount(n -> n > 0, inside) DESC, time_ns DESC, span_id DESC LIMIT 2000"
         )
-        rows = self._query(sql, tenant, traces=list(traces), words=list(words))
+        rows = self._of_traces(sql, tenant, traces, words=list(words))
         hits = [
             Hit(row[0], row[1], row[2], row[3], int(row[4]), tuple(row[5]), tuple(row[6]), tuple(map(bool, row[7])))
             for row in rows
         ]
         sql = f"SELECT count() FROM artifacts FINAL WHERE {_OF_TRACES} AND search_text != ''"
-        searched = int(self._query(sql, tenant, traces=list(traces))[0][0]) if hits else 0
+        searched = sum(int(row[0]) for row in self._of_traces(sql, tenant, traces)) if hits else 0
         return hits, searched
 
     def search(self, tenant: Tenant, words: Sequence[str], limit: int) -> list[tuple[ArtifactRow, str]]:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import orjson
 
+from otel_blackboard.processor.reading import ORDINALS
 from otel_blackboard.records import ArtifactRow, Body, Frame, Light, LogLight, RequestedCall, Resolved, RunPart
 
 TEXT, WORD, NUMBER, COUNT = "String", "LowCardinality(String)", "UInt64", "Nullable(UInt64)"
@@ -31,7 +32,6 @@ _WORDS = frozenset(
     tool_class cost_source kind origin content_type trigger event_name severity_text step_id step_name
     """.split()
 )
-_SMALL = frozenset("pass_seq attempt call_seq loop_iteration output_retry retry_count".split())
 
 
 def _type(name: str, annotation: str) -> str:
@@ -42,7 +42,7 @@ def _type(name: str, annotation: str) -> str:
     if annotation == "int":
         return NUMBER
     if annotation == "int | None":
-        return SMALL if name in _SMALL else COUNT
+        return SMALL if name in ORDINALS else COUNT
     if annotation == "Decimal | None":
         return MONEY
     return WORD if name in _WORDS else TEXT

@@ -52,13 +52,25 @@ EVENT_KEYS = frozenset(("content", "message", "tool_calls", "gen_ai.event.conten
 """Attributes of span events that carry content under plain names."""
 
 
-@lru_cache(maxsize=4096)
+_LONGEST_KEY = 256
+"""Characters of a key that is remembered or can be content: memory must not grow with what is sent."""
+
+
 def family(key: str) -> str:
     """The family of a flattened key, as the field name `family.*`; '' for every other key."""
+    return _family(key) if len(key) <= _LONGEST_KEY else ""
+
+
+def is_content(key: str) -> bool:
+    return len(key) <= _LONGEST_KEY and _is_content(key)
+
+
+@lru_cache(maxsize=4096)
+def _family(key: str) -> str:
     match = FAMILIES.match(key)
     return match[1] + ".*" if match else ""
 
 
 @lru_cache(maxsize=4096)
-def is_content(key: str) -> bool:
+def _is_content(key: str) -> bool:
     return key in KEYS or _PATTERNS.fullmatch(key) is not None

@@ -131,7 +131,7 @@ def _part(message: Message, part: Any) -> None:
 
 
 def _call(message: Message, identity: Any, name: Any, arguments: Any) -> None:
-    text = arguments if isinstance(arguments, str) else "" if arguments is None else orjson.dumps(arguments).decode()
+    text = arguments if isinstance(arguments, str) else "" if arguments is None else _json(arguments)
     message.tool_calls.append(ToolCall(str(identity or ""), str(name or ""), text))
 
 
@@ -144,4 +144,11 @@ def _text(value: Any) -> str:
         return value.decode(errors="replace")
     if isinstance(value, list) and value and all(isinstance(p, dict) and isinstance(p.get("text"), str) for p in value):
         return "".join(part["text"] for part in value)
-    return orjson.dumps(value, default=repr).decode()
+    return _json(value)
+
+
+def _json(value: Any) -> str:
+    try:
+        return orjson.dumps(value, default=repr).decode()
+    except (TypeError, RecursionError):  # nested deeper than it writes, though it read it
+        return "[nested too deeply]"

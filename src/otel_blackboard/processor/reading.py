@@ -5,7 +5,7 @@ artifacts. Everything here is a function of that one span or record alone (desig
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from decimal import Decimal, InvalidOperation
 from functools import lru_cache
@@ -16,13 +16,11 @@ import orjson
 from otel_blackboard.processor import content as content_rules
 from otel_blackboard.processor.dialects import BY_FIELD, BY_ROLE, Dialect
 from otel_blackboard.processor.dialects.dialect import PROVIDER_CALL, STEP, TOOL, Part, Role
-from otel_blackboard.processor.dialects.genai import message_role
 from otel_blackboard.processor.identity import artifact_id, safe_id
 from otel_blackboard.processor.messages import Message, ToolCall, read_messages
 from otel_blackboard.processor.prices import set_price
 from otel_blackboard.processor.values import (
     CONTENT,
-    attributes_json,
     compact,
     content_bytes,
     first_text,
@@ -48,6 +46,7 @@ from otel_blackboard.records import (
     Span,
     Tenant,
     Value,
+    Written,
 )
 
 RECALL_TOOL = "__query_blackboard"
@@ -76,6 +75,9 @@ class SpanReading:
     attributes: str
     events: str
     links: str
+    resource: str
+    scope: str
+    status_message: str
     contents: list[Content]
     drafts: list[Draft]
 
@@ -86,6 +88,8 @@ class LogReading:
     light: LogLight
     body: str
     attributes: str
+    resource: str
+    scope: str
     contents: list[Content]
     drafts: list[Draft]
 
@@ -108,6 +112,10 @@ _FACTS = _merged((d, d.facts) for d in BY_FIELD)
 _CONTENT = _merged((d, d.content) for d in BY_FIELD)
 _LABELS = _merged((d, d.labels) for d in BY_FIELD)
 _LOG_FACTS = [(fact, keys) for fact, keys in _FACTS if fact in {f.name for f in fields(LogLight)}]
+
+ORDINALS = frozenset("pass_seq attempt call_seq loop_iteration output_retry retry_count".split())
+LARGEST_ORDINAL = 2**32 - 1
+"""What counts within a run: a larger number is a mistake, and no column takes it."""
 
 _OF_RESOURCE = frozenset({"run_id", "run_name", "use_case_id", "conversation_id"})
 """Facts that a whole process may state once, in its resource."""
@@ -140,6 +148,7 @@ def _make_shape(keys: tuple[str, ...], resource_keys: tuple[str, ...]) -> _Shape
 
 
 _known_shape = lru_cache(maxsize=1024)(_make_shape)
+_LONGEST_KEY = 256
 _MOST_KEYS = 128
 """Attributes of a span whose shape is remembered: the memory stays small whatever is sent."""
 
@@ -147,6 +156,7 @@ _MOST_KEYS = 128
 def _shape(span: Span) -> _Shape:
     keys, resource_keys = tuple(span.attributes), tuple(span.resource.attributes)
     few = len(keys) + len(resource_keys) <= _MOST_KEYS
+    few = few and max(map(len, (*keys, *resource_keys)), default=0) <= _LONGEST_KEY
     return (_known_shape if few else _make_shape)(keys, resource_keys)
 
 
@@ -164,9 +174,10 @@ def _role(span: Span) -> tuple[Role, str]:
 def read_span(tenant: Tenant, span: Span) -> SpanReading:
     role, dialect = _role(span)
     attributes = span.attributes
-    light = Light(span.trace_id, span.span_id, span.parent_span_id, span.name, span.start_ns, span.end_ns)
+    name = span.name[:NAME_KEPT]
+    light = Light(span.trace_id, span.span_id, span.parent_span_id, name, span.start_ns, span.end_ns)
     light.role, light.operation, light.is_agent, light.is_node = role
-    light.dialect, light.scope = dialect, span.scope.name
+    light.dialect, light.scope = dialect, span.scope.name[:NAME_KEPT]
     shape = _shape(span)
     _facts(light, shape.facts, attributes, span.resource.attributes, span)
     for label, keys in shape.labels:
@@ -190,7 +201,7 @@ def read_span(tenant: Tenant, span: Span) -> SpanReading:
     if role.role == TOOL:
         _name_tool(light, span)
     elif role.role == STEP and role.is_agent and not light.agent_id and span.name.startswith("invoke_agent "):
-        light.agent_id = span.name.removeprefix("invoke_agent ")
+        light.agent_id = name.removeprefix("invoke_agent ")
 
     families = _families(attributes) if shape.families else {}
     parts, event_parts = _parts(attributes, families, shape.content), _event_parts(span.events)
@@ -216,18 +227,26 @@ def read_span(tenant: Tenant, span: Span) -> SpanReading:
         if span.links
         else "[]"
     )  # fmt: skip
+    resource, scope = contents.shared(span.resource, "resource"), contents.shared(span.scope, "scope")
+    if len(span.name) > NAME_KEPT:
+        contents.value("name", span.name)
+    status_message = span.status_message
+    if _is_large(status_message):
+        contents.value("status_message", status_message)
+        status_message = status_message[:NAME_KEPT]
     light.version = _version(
         finished=light.end_ns != 0,
         end_ns=span.end_ns,
         size=len(attributes),
         texts=(span.name, attributes_text, events_text, links_text, span.status_message, span.parent_span_id,
-               f"{span.kind} {span.status_code} {span.start_ns} {span.flags} {span.trace_state}",
-               _resource_text(span.resource), _scope_text(span.scope)),
+               f"{span.kind} {span.status_code} {span.start_ns} {span.flags} {span.trace_state}", resource, scope),
         contents=contents.items,
     )  # fmt: skip
     for draft in drafts:
         draft.row.version, draft.row.time_ns = light.version, span.start_ns
-    return SpanReading(span, light, attributes_text, events_text, links_text, contents.items, drafts)
+    return SpanReading(
+        span, light, attributes_text, events_text, links_text, resource, scope, status_message, contents.items, drafts
+    )
 
 
 def _facts(
@@ -246,7 +265,7 @@ def _facts(
                 continue
             if fact in _NUMBERS:
                 number = whole_number(value)
-                if number is None:
+                if number is None or (number > LARGEST_ORDINAL and fact in ORDINALS):
                     continue
                 setattr(light, fact, number)
             elif fact == "cost_usd":
@@ -258,6 +277,8 @@ def _facts(
                 setattr(light, fact, text if fact in _IDS else text[:NAME_KEPT])
             break
     light.provider = _RENAMED_PROVIDERS.get(light.provider, light.provider)
+    if not light.agent_id:
+        light.agent_id = getattr(light, "agent_instance", "")
 
 
 _RENAMED_PROVIDERS = {
@@ -329,6 +350,35 @@ class _Contents:
     def value(self, field: str, value: Value, kind: str = SPAN_PACK) -> int:
         known = self._index.get(field)
         return known if known is not None else self.add(field, *content_bytes(value), kind)
+
+    def shared(self, owner: Resource | Scope, kind: str) -> str:
+        """The text of a resource or scope; what is too large for a row is content of each span that has it."""
+        written = owner.written or _write(owner, kind)
+        for field, data, encoding, sha256 in written.large:
+            self.items[self.add(field, data, encoding)].sha256 = sha256
+        return written.text
+
+
+def _write(owner: Resource | Scope, kind: str) -> Written:
+    large: list[tuple[str, bytes, str, str]] = []
+
+    def kept(field: str, value: Value) -> Any:
+        if not _is_large(value):
+            return plain(value)
+        data, encoding = content_bytes(value)
+        large.append((field, data, encoding, hashlib.sha256(data).hexdigest()))
+        return {CONTENT: field}
+
+    shown: dict[str, Any] = {"name": owner.name, "version": owner.version} if isinstance(owner, Scope) else {}
+    shown |= {"schema_url": owner.schema_url, "dropped_attributes_count": owner.dropped_attributes_count}
+    shown = {name: kept(f"{kind}.{name}", value) for name, value in shown.items() if value}
+    attributes = {}
+    for key, value in owner.attributes.items():
+        (name,) = plain({key: None})
+        attributes[name] = kept(f"{kind}.attributes.{key}", value)
+    shown["attributes"] = attributes
+    owner.written = Written(orjson.dumps(shown).decode(), tuple(large))
+    return owner.written
 
 
 def _families(attributes: Attributes) -> dict[str, Value]:
@@ -429,7 +479,7 @@ def _version(finished: bool, end_ns: int, size: int, texts: Iterable[str], conte
     digest = hashlib.sha256("\0".join((*texts, "")).encode("utf-8", "surrogatepass"))
     for content in contents:
         digest.update(content.field.encode("utf-8", "surrogatepass"))
-        digest.update(hashlib.sha256(content.data).digest())
+        digest.update(content.digest().encode())
     return (
         finished << 255
         | min(end_ns, 2**64 - 1) << 191
@@ -628,7 +678,7 @@ def unflatten(pairs: Value) -> Value:
         match = content_rules.FAMILIES.match(pair[0])
         rest = pair[0][match.end() - 1 :] if match else ""
         number, _, name = rest.partition(".")
-        if number.isdigit():
+        if number.isdecimal():
             _set(rows.setdefault(int(number[:12]), {}), name.split("."), pair[1])
     return [_lists(rows[index]) for index in sorted(rows)]
 
@@ -645,7 +695,7 @@ def _set(target: dict[str, Any], path: list[str], value: Value) -> None:
 def _lists(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
-    if value and all(key.isdigit() for key in value):
+    if value and all(key.isdecimal() for key in value):
         return [_lists(value[key]) for key in sorted(value, key=lambda key: int(key[:12]))]
     return {key: _lists(item) for key, item in value.items()}
 
@@ -663,7 +713,7 @@ def _summary(text: str, light: Light, value: Any = None) -> str:
         return light.error
     if isinstance(value, dict) and isinstance(value.get("summary"), str):
         return str(value["summary"])
-    return text[: SUMMARY * 8]
+    return text[: SUMMARY * 64].lstrip()[: SUMMARY * 8]
 
 
 def _one_line(text: str, limit: int) -> str:
@@ -718,19 +768,20 @@ def read_log(tenant: Tenant, record: LogRecord) -> LogReading:
                 break
     attributes_text = _attributes_text(record.attributes, _families(record.attributes), contents)
     body = "null" if record.body is None else orjson.dumps({CONTENT: contents.value("body", record.body)}).decode()
+    resource, scope = contents.shared(record.resource, "resource"), contents.shared(record.scope, "scope")
     light.version = _version(
         finished=True,
         end_ns=light.time_ns,
         size=len(record.attributes),
         texts=(record.trace_id, record.span_id, event_name, record.severity_text, body, attributes_text,
                f"{record.time_ns} {record.observed_time_ns} {record.severity_number} {record.flags}",
-               _resource_text(record.resource), _scope_text(record.scope)),
+               resource, scope),
         contents=contents.items,
     )  # fmt: skip
     light.record_sha256 = hashlib.sha256(light.version.to_bytes(32)).hexdigest()
     for draft in drafts:
         draft.row.source, draft.row.version, draft.row.time_ns = light.record_sha256, light.version, light.time_ns
-    return LogReading(record, light, body, attributes_text, contents.items, drafts)
+    return LogReading(record, light, body, attributes_text, resource, scope, contents.items, drafts)
 
 
 def _log_artifacts(tenant: Tenant, light: LogLight, parts: list[Part], contents: _Contents) -> list[Draft]:
@@ -768,25 +819,3 @@ def _log_artifacts(tenant: Tenant, light: LogLight, parts: list[Part], contents:
             light.has_output = True
             drafts.append(Draft(row, [index]))
     return drafts
-
-
-def _resource_text(resource: Resource) -> str:
-    return _once(resource, lambda: attributes_json(resource.attributes) + resource.schema_url)
-
-
-def _scope_text(scope: Scope) -> str:
-    return _once(scope, lambda: f"{scope.name}\n{scope.version}\n{attributes_json(scope.attributes)}{scope.schema_url}")
-
-
-_last_texts: dict[type, tuple[object, str]] = {}
-
-
-def _once(owner: Resource | Scope, text: Callable[[], str]) -> str:
-    """The text of what neighbouring spans and records share: one object a request, so remembering the last is enough."""
-    known = _last_texts.get(type(owner))
-    if known is None or known[0] is not owner:
-        known = _last_texts[type(owner)] = (owner, text())
-    return known[1]
-
-
-__all__ = ["message_role", "read_log", "read_span"]

@@ -14,7 +14,7 @@ from decimal import Decimal
 from otel_blackboard.processor.dialects.dialect import FLOW_RUN, PROVIDER_CALL, STEP, TOOL
 from otel_blackboard.processor.identity import run_of_trace, slug
 from otel_blackboard.processor.prices import set_price
-from otel_blackboard.records import Light, LogLight, Resolved, RunPart
+from otel_blackboard.records import Light, LogLight, RequestedCall, Resolved, RunPart
 
 READER_VERSION = 1
 """Raised when a better reading should be applied to old traces (`otel-blackboard rederive`)."""
@@ -36,10 +36,22 @@ class _Node:
     agents: set[str] = field(default_factory=set)
     """The agents that the steps inside this pass name."""
     depth: int = 0
+    marked: _Node | None = None
+    """The nearest pass or call above."""
+    agent_id: str = ""
+    """Of the span, else of the nearest span above that names one."""
+    step_id: str = ""
+    pass_seq: int | None = None
+    attempt: int | None = None
+    """What is stamped on the pass; on its outermost span also what only an inner one says."""
 
     @property
     def key(self) -> tuple[int, str]:
         return (self.light.start_ns, self.light.span_id)
+
+
+def _node(light: Light) -> _Node:
+    return _Node(light, agent_id=light.agent_id, step_id=light.step_id, pass_seq=light.pass_seq, attempt=light.attempt)
 
 
 def resolve(spans: Sequence[Light], logs: Iterable[LogLight] = ()) -> tuple[list[Resolved], list[RunPart]]:
@@ -47,7 +59,7 @@ def resolve(spans: Sequence[Light], logs: Iterable[LogLight] = ()) -> tuple[list
     if not spans:
         return [], []
     complete_from_logs(spans, logs)
-    nodes = sorted((_Node(light) for light in spans), key=lambda node: node.key)
+    nodes = sorted(map(_node, spans), key=lambda node: node.key)
     order = _tree(nodes)
     _assign_parts(order)
     by_part: dict[str, list[_Node]] = defaultdict(list)
@@ -146,10 +158,14 @@ def _assign_parts(order: list[_Node]) -> None:
     for node in order:
         node.part = node.light.run_id or (node.parent.part if node.parent is not None else "") or only
     if len({node.part for node in order}) > 1:  # inside its run a span hangs under its nearest ancestor of that run
-        above = {id(node): node.parent for node in order}
+        path: list[_Node] = []
+        open_of: dict[str, list[_Node]] = defaultdict(list)
         for node in order:
-            while node.parent is not None and node.parent.part != node.part:
-                node.parent = above[id(node.parent)]
+            while len(path) > node.depth:
+                open_of[path.pop().part].pop()
+            node.parent = open_of[node.part][-1] if open_of[node.part] else None
+            path.append(node)
+            open_of[node.part].append(node)
 
 
 # ---------------------------------------------------------------------------------------------------------------- part
@@ -188,13 +204,19 @@ def _assign_steps(nodes: list[_Node], root: _Node) -> None:
         parent = node.parent
         if parent is None and node.light.parent_span_id and node.light.role != STEP:
             parent = root_pass
+        if parent is not None:
+            node.marked = parent if parent.light.role in (STEP, TOOL, PROVIDER_CALL) else parent.marked
+            node.agent_id = node.agent_id or parent.agent_id
         above = root_pass if parent is root_pass else parent.step if parent is not None else None
         node.step = above
         node.inner_step = above if parent is root_pass else parent.inner_step if parent is not None else None
         if node.light.role == STEP:
-            same = above is not None and _same_pass(above, node) and _directly(above, node)
-            node.step = above if same else node
-            node.inner_step = node
+            node.step = node.inner_step = node
+            if above is not None and _same_pass(above, node) and _directly(above, node):
+                node.step = above
+                above.step_id = above.step_id or node.step_id
+                if above.pass_seq is None:
+                    above.pass_seq, above.attempt = node.pass_seq, node.attempt
     for node in nodes:  # a step that names no agent is the pass of the one agent that it holds
         inner = node.inner_step
         if inner is not None and node.step is not None and inner is not node.step and inner.light.agent_id:
@@ -202,22 +224,18 @@ def _assign_steps(nodes: list[_Node], root: _Node) -> None:
 
 
 def _same_pass(outer: _Node, inner: _Node) -> bool:
-    one, other = outer.light, inner.light
-    if one.agent_id and one.agent_id == other.agent_id:
-        # Both stamped and different: an outer pass that really holds another pass of its own agent.
-        return (other.pass_seq, other.attempt) in ((None, None), (one.pass_seq, one.attempt))
-    return bool(one.step_id) and one.step_id == other.step_id and not (one.agent_id and other.agent_id)
+    one, other = outer.light.agent_id, inner.light.agent_id
+    if one and one == other:
+        # Both numbered and different: an outer pass that really holds another pass of its own agent.
+        numbers = [(node.pass_seq, node.attempt or 1) for node in (outer, inner) if node.pass_seq is not None]
+        return len(set(numbers)) < 2
+    return bool(outer.step_id) and outer.step_id == inner.step_id and not (one and other)
 
 
 def _directly(outer: _Node, inner: _Node) -> bool:
-    node = inner.parent
-    while node is not None and node is not outer:
-        if node.light.role in (TOOL, PROVIDER_CALL):
-            return False
-        if node.light.role == STEP and node.step is outer:
-            return True
-        node = node.parent
-    return node is outer
+    """Whether no call stands between them: what is right above is the outer step, or another span of its pass."""
+    above = inner.marked
+    return above is not None and above.light.role == STEP and above.step is outer
 
 
 def _row(node: _Node, part: str, run_id: str, implicit_step: str, part_agent: str, use_case: str) -> Resolved:
@@ -244,11 +262,12 @@ def _row(node: _Node, part: str, run_id: str, implicit_step: str, part_agent: st
         own = step.light
         named = _named(node)
         row.step_span_id = own.span_id
-        row.agent_id = own.agent_id or named or (light.agent_id if light.role in (TOOL, PROVIDER_CALL) else "")
-        row.step_id = own.step_id or light.step_id or "step_" + slug(own.agent_id or own.name)
+        said = light.agent_id if light.role in (TOOL, PROVIDER_CALL) else ""
+        row.agent_id = own.agent_id or named or said or step.agent_id
+        row.step_id = step.step_id or light.step_id or "step_" + slug(own.agent_id or own.name)
         row.step_name = own.step_name or own.agent_id or own.name
-        row.pass_seq = own.pass_seq if own.pass_seq is not None else light.pass_seq
-        row.attempt = own.attempt if own.attempt is not None else light.attempt
+        row.pass_seq = step.pass_seq if step.pass_seq is not None else light.pass_seq
+        row.attempt = step.attempt if step.attempt is not None else light.attempt
     row.call_seq = light.call_seq
     return row
 
@@ -283,20 +302,19 @@ def _calls(nodes: list[_Node], rows: dict[str, Resolved]) -> dict[str, list[_Nod
 
     directly_below: dict[str, list[_Node]] = defaultdict(list)
     for node in calls:
-        above = _enclosing_call(node)
-        if above is not None:
+        above = node.marked  # with no pass and no other kind of call in between
+        if above is not None and above.light.role == node.light.role:
             directly_below[above.light.span_id].append(node)
     restating: set[str] = set()
     for span_id, below in directly_below.items():
         outer = by_id[span_id]
-        same_kind = [node for node in below if node.light.role == outer.light.role]
         if outer.light.role == TOOL:
-            for node in same_kind:
+            for node in below:
                 if _same_tool_call(outer, node):
                     join(outer, node)
-        elif len(same_kind) == 1 and _same_model(outer, same_kind[0]):
-            join(outer, same_kind[0])
-        elif same_kind:
+        elif len(below) == 1 and _same_model(outer, below[0]):
+            join(outer, below[0])
+        else:
             restating.add(span_id)  # several calls of its own below: it only sums them up
     for key in ("response_id", "tool_call_id"):
         shared: dict[tuple[str, str, str], list[_Node]] = defaultdict(list)
@@ -322,18 +340,6 @@ def _calls(nodes: list[_Node], rows: dict[str, Resolved]) -> dict[str, list[_Nod
             rows[node.light.span_id].call_span_id = representative
             groups[representative].append(node)
     return groups
-
-
-def _enclosing_call(node: _Node) -> _Node | None:
-    """The call right above, with no pass and no other kind of call in between."""
-    above = node.parent
-    while above is not None:
-        if above.light.role in (PROVIDER_CALL, TOOL):
-            return above if above.light.role == node.light.role else None
-        if above.light.role == STEP:
-            return None
-        above = above.parent
-    return None
 
 
 def _same_model(outer: _Node, inner: _Node) -> bool:
@@ -367,17 +373,28 @@ def _bill(nodes: list[_Node], rows: dict[str, Resolved], groups: dict[str, list[
     """One record of each call is billed: the one with most usage figures, the innermost of equals. Usage on anything
     above only restates it; where nothing below has usage, the innermost container counts once, as an aggregate."""
     covered: set[str] = set()
-    for members in groups.values():
+    billed_calls: set[str] = set()
+    for members in sorted(groups.values(), key=lambda members: -max(node.depth for node in members)):
         reporting = [node for node in members if _has_usage(node.light)]
-        if reporting:
+        # A tool that reports what the agent below it used only restates it; a model call above a tool never does.
+        restates = members[0].light.role == TOOL and any(node.light.span_id in covered for node in members)
+        if reporting and not restates:
             chosen = max(reporting, key=lambda n: (_detail(n.light), n.depth, n.light.start_ns, n.light.span_id))
-            rows[chosen.light.span_id].billed = True
+            row = rows[chosen.light.span_id]
+            row.billed = True
+            stated = [node.light for node in reporting if node.light.cost_source == "span"]
+            if stated and row.cost_source != "span":  # another record of the same request says what it cost
+                row.cost_usd, row.cost_source = stated[0].cost_usd, "span"
+            billed_calls.update(node.light.span_id for node in members)
             for node in members:
                 _cover(node, covered)
-    for node in sorted(nodes, key=lambda node: (-node.depth, *node.key)):
+    containers = [node for node in nodes if not rows[node.light.span_id].call_span_id and _has_usage(node.light)]
+    for node in sorted(containers, key=lambda node: (-node.depth, *node.key)):
         light, row = node.light, rows[node.light.span_id]
-        if light.span_id in covered or row.call_span_id or not _has_usage(light):
+        if light.span_id in covered:
             continue
+        if node.marked is not None and node.marked.light.span_id in billed_calls:
+            continue  # a detail of a call that is billed already
         row.billed, row.is_aggregate = True, True
         _cover(node, covered)
     for node in nodes:
@@ -422,26 +439,45 @@ def _match_requests(nodes: list[_Node], rows: dict[str, Resolved]) -> None:
             for index, call in enumerate(answer.light.requested)
             if rows[answer.light.span_id].call_span_id == answer.light.span_id or not _asked_above(answer, rows)
         ]
+        # What was asked before the tool call at hand, latest last: both lists are in order of time and walked once.
+        by_id: dict[str, list[_Asked]] = defaultdict(list)
+        by_name: dict[str, list[_Asked]] = defaultdict(list)
         taken: set[tuple[str, int]] = set()
+        place = 0
         for node in called:
             row, light = rows[node.light.span_id], node.light
+            while place < len(asked) and asked[place][0].light.start_ns <= light.start_ns:
+                by_id[asked[place][2].id].append(asked[place])
+                by_name[asked[place][2].name].append(asked[place])
+                place += 1
             if row.call_span_id != light.span_id:
                 continue
-            before = [
-                each
-                for each in reversed(asked)
-                if each[0].light.start_ns <= light.start_ns and (each[0].light.span_id, each[1]) not in taken
-            ]
-            match = next((each for each in before if light.tool_call_id and each[2].id == light.tool_call_id), None)
-            if match is None and not light.tool_call_id:
-                named = [each for each in before if each[2].name == light.tool_name]
-                latest = [each for each in named if each[0] is named[0][0]] if named else []
-                same = [each for each in latest if each[2].arguments_sha256 == light.arguments_sha256]
-                match = min(same or latest, key=lambda each: each[1], default=None)
-            if match is not None:
-                taken.add((match[0].light.span_id, match[1]))
-                row.requested_by, row.requested_index = match[0].light.span_id, match[1]
-                row.tool_call_id = row.tool_call_id or match[2].id
+            if light.tool_call_id:
+                latest = _latest_open(by_id[light.tool_call_id], taken)[-1:]
+            else:
+                latest = _latest_open(by_name[light.tool_name], taken)
+            same = [each for each in latest if each[2].arguments_sha256 == light.arguments_sha256]
+            if latest:
+                answer, index, call = (same or latest)[0]
+                taken.add((answer.light.span_id, index))
+                row.requested_by, row.requested_index = answer.light.span_id, index
+                row.tool_call_id = row.tool_call_id or call.id
+
+
+_Asked = tuple[_Node, int, RequestedCall]
+"""An answer, and a call that it asks for at a place."""
+
+
+def _latest_open(asked: list[_Asked], taken: set[tuple[str, int]]) -> list[_Asked]:
+    """Of the latest answer that has any: what no tool call has taken yet. Drops from the list what was taken."""
+    found: list[_Asked] = []
+    while asked and (not found or asked[-1][0] is found[0][0]):
+        each = asked.pop()
+        if (each[0].light.span_id, each[1]) not in taken:
+            found.append(each)
+    found.reverse()
+    asked.extend(found)
+    return found
 
 
 def _asked_above(answer: _Node, rows: dict[str, Resolved]) -> bool:

@@ -15,7 +15,7 @@ from typing import Any, cast
 
 import orjson
 
-from otel_blackboard.records import DUPLICATES, Attributes, InvalidText, Value
+from otel_blackboard.records import Attributes, InvalidText, Value
 
 BYTES, INVALID, DOUBLE, CONTENT = "$bytes", "$invalid", "$double", "$content"
 _RESERVED = re.compile(r"\$+(bytes|invalid|double|content)")
@@ -83,6 +83,10 @@ def first_text(value: Value) -> str:
     return str(value)
 
 
+LARGEST_COUNT = 2**40
+"""A count above this is absurd, and thousands of them in one sum still fit a column."""
+
+
 def whole_number(value: Value) -> int | None:
     """A count, whichever of OTLP's types it came as. Negative, fractional, absurd and unreadable counts are unknown."""
     if isinstance(value, bool):
@@ -96,7 +100,7 @@ def whole_number(value: Value) -> int | None:
         if not math.isfinite(value) or value != int(value):
             return None
         value = int(value)
-    return value if isinstance(value, int) and 0 <= value < 2**53 else None
+    return value if isinstance(value, int) and 0 <= value <= LARGEST_COUNT else None
 
 
 def truth(value: Value) -> bool:
@@ -145,10 +149,6 @@ def sorted_keys(text: str) -> str:
         return _SORTING.encode(_STRICT.decode(text))
     except (ValueError, RecursionError):
         return json.dumps(text)
-
-
-def without_duplicates(attributes: Attributes) -> Attributes:
-    return {key: value for key, value in attributes.items() if key != DUPLICATES}
 
 
 def _string(text: str) -> str:

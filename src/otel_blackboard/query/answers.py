@@ -163,7 +163,7 @@ class Timeline(Answer):
     run_id: str
     spans: list[TimelineSpan]
     logs: list[TimelineLog] = Field(
-        description="Log records of the run's traces that belong to no span (first page only)"
+        description="Log records of the run's traces that belong to no span that has come (first page only)"
     )
     count: int
     next_cursor: str | None
@@ -175,7 +175,7 @@ _SPAN_DETAIL = {
     "start_time_unix_nano": "1796040000123456789", "end_time_unix_nano": "1796040004500000000",
     "attributes": {"gen_ai.tool.name": "x", "gen_ai.tool.call.result": "{}"}, "events": [], "links": [],
     "resource": {"attributes": {"service.name": "demo"}}, "scope": {"name": "demo", "attributes": {}},
-    "dropped": {}, "trace_state": "", "dialect": "gen_ai",
+    "dropped": {}, "trace_state": "", "dialect": "gen_ai", "logs": [],
 }  # fmt: skip
 
 
@@ -202,6 +202,7 @@ class SpanDetail(Answer):
     dropped: dict[str, int]
     trace_state: str
     dialect: str
+    logs: list[TimelineLog] = Field(description="Log records of this span, oldest first")
 
 
 _ARTIFACT_EXAMPLE = {

@@ -21,7 +21,7 @@ from starlette.concurrency import run_in_threadpool
 from otel_blackboard import __version__
 from otel_blackboard.access import Credential, KeyRing, allows
 from otel_blackboard.config import Settings
-from otel_blackboard.exporter.bodies import BodyMissing, BodyStoreError
+from otel_blackboard.exporter.bodies import BodyDamaged, BodyMissing, BodyStoreError
 from otel_blackboard.exporter.clickhouse import StoreError
 from otel_blackboard.exporter.reader import Reader, RunFilter
 from otel_blackboard.processor.numbers import number, tool_path
@@ -32,7 +32,7 @@ from otel_blackboard.query.board import Board, MovedRun, NoSuchRun, usage_of
 from otel_blackboard.query.problems import Problem, documented
 from otel_blackboard.query.runs import Run, merge_parts
 from otel_blackboard.query.times import duration_ms, nanoseconds, rfc3339
-from otel_blackboard.records import ARTIFACT_KINDS, Body, Resolved, Tenant
+from otel_blackboard.records import ARTIFACT_KINDS, Body, LogLight, Resolved, Tenant
 
 log = logging.getLogger(__name__)
 
@@ -109,12 +109,18 @@ def _install_store_errors(app: FastAPI) -> None:
     async def moved(request: Request, error: Exception) -> Response:
         assert isinstance(error, MovedRun)
         old = request.path_params["run_id"]
-        url = request.url.replace(path=request.url.path.replace(f"/runs/{old}", f"/runs/{error.run_id}", 1))
-        return RedirectResponse(str(url), 307)
+        # Relative: what stands before this service (a proxy, another host name) stays the client's business.
+        path = request.url.path.replace(f"/runs/{old}", f"/runs/{error.run_id}", 1)
+        return RedirectResponse(f"{path}?{request.url.query}", 307)
 
     async def no_run(request: Request, error: Exception) -> JSONResponse:
         return problems.answer("not-found")
 
+    async def damaged(request: Request, error: Exception) -> JSONResponse:
+        log.error("a body is damaged: %s", error)
+        return problems.answer("internal", "The body in the store is not what was written.")
+
+    app.add_exception_handler(BodyDamaged, damaged)
     for kind in (ClickHouseError, StoreError, BodyStoreError):
         app.add_exception_handler(kind, unavailable)
     app.add_exception_handler(BodyMissing, gone)
@@ -393,9 +399,7 @@ def _run_routes(router: APIRouter, board: Board, Reading: Any) -> None:
             "run_id": run.run_id,
             "spans": [_timeline_span(row, above, numbering.spans.get((row.trace_id, row.span_id))) for row, above in page],
             "logs": [
-                {"record_sha256": each.record_sha256, "trace_id": each.trace_id, "time": rfc3339(each.time_ns),
-                 "event_name": each.event_name, "severity": each.severity_text}
-                for each in logs
+                _log(each) for each in logs
             ],
             "count": len(page),
             "next_cursor": encode_cursor(*_span_order(page[-1][0])) if len(chosen) > limit else None,
@@ -414,7 +418,8 @@ def _run_routes(router: APIRouter, board: Board, Reading: Any) -> None:
         run = board.run(tenant, run_id)
         for trace in run.trace_ids:
             if trace_id in (None, trace) and (found := board.reader.span(tenant, run.run_id, trace, span_id)):
-                return _span_detail(board, trace, span_id, found)
+                logs = board.reader.logs_of_span(tenant, trace, span_id, MOST)
+                return _span_detail(board, trace, span_id, found, logs)
         raise Problem("not-found")
 
 
@@ -542,7 +547,9 @@ def _artifact_routes(router: APIRouter, board: Board, Reading: Any) -> None:
     ) -> dict[str, Any]:
         """What agents said and tools returned, over all runs of the project, newest first."""
         words = recall.words_of(q)
-        found = board.reader.search(tenant, words, limit) if words else []
+        found = board.reader.search(tenant, words, 4 * limit) if words else []
+        # A retried call has a row for each attempt: the newest stands for it.
+        found = list({row.artifact_id: (row, run_id) for row, run_id in reversed(found)}.values())[::-1][:limit]
         results = [
             {
                 "run_id": run_id,
@@ -740,10 +747,11 @@ def _prompt(
     }  # fmt: skip
 
 
-def _span_detail(board: Board, trace_id: str, span_id: str, found: Any) -> dict[str, Any]:
+def _span_detail(board: Board, trace_id: str, span_id: str, found: Any, logs: list[LogLight]) -> dict[str, Any]:
     bodies: list[Body] = list(found["bodies"])
     contents = board.reader.bodies(bodies)
     values = [_content_value(body, data) for body, data in zip(bodies, contents, strict=True)]
+    by_field = {body.field: value for body, value in zip(bodies, values, strict=True)}
     attributes = orjson.loads(found["attributes"])
     shown: dict[str, Any] = {}
     for key, value in attributes.items():
@@ -762,10 +770,10 @@ def _span_detail(board: Board, trace_id: str, span_id: str, found: Any) -> dict[
         "trace_id": trace_id,
         "span_id": span_id,
         "parent_span_id": found["parent_span_id"],
-        "name": found["name"],
+        "name": by_field.get("name", found["name"]),
         "kind": found["kind"],
         "status_code": found["status_code"],
-        "status_message": found["status_message"],
+        "status_message": by_field.get("status_message", found["status_message"]),
         "start_time": rfc3339(found["start_ns"]),
         "end_time": rfc3339(found["sent_end_ns"]),
         "start_time_unix_nano": str(found["start_ns"]),
@@ -773,11 +781,32 @@ def _span_detail(board: Board, trace_id: str, span_id: str, found: Any) -> dict[
         "attributes": shown,
         "events": events,
         "links": orjson.loads(found["links"]),
-        "resource": orjson.loads(found["resource"]),
-        "scope": orjson.loads(found["instrumentation_scope"]),
+        "resource": _shared(found["resource"], by_field),
+        "scope": _shared(found["instrumentation_scope"], by_field),
+        "logs": [_log(each) for each in logs],
         "dropped": orjson.loads(found["dropped"]) if found["dropped"] else {},
         "trace_state": found["trace_state"],
         "dialect": found["dialect"],
+    }
+
+
+def _shared(text: str, by_field: dict[str, Any]) -> dict[str, Any]:
+    """A resource or scope with the values that were too large for the row."""
+    shown: dict[str, Any] = orjson.loads(text)
+    for held in (shown, shown["attributes"]):
+        for name, value in held.items():
+            if isinstance(value, dict) and len(value) == 1 and (field := value.get(CONTENT)) in by_field:
+                held[name] = by_field[field]
+    return shown
+
+
+def _log(light: LogLight) -> dict[str, Any]:
+    return {
+        "record_sha256": light.record_sha256,
+        "trace_id": light.trace_id,
+        "time": rfc3339(light.time_ns),
+        "event_name": light.event_name,
+        "severity": light.severity_text,
     }
 
 

@@ -67,10 +67,6 @@ class Artifact:
     def start_ns(self) -> int:
         return self.resolved.start_ns
 
-    @property
-    def end_ns(self) -> int:
-        return self.resolved.end_ns
-
 
 @dataclass(slots=True)
 class Blackboard:
@@ -269,13 +265,35 @@ def _content_type(artifact: Artifact) -> str | None:
     return artifact.row.content_type or None
 
 
+_DEEPEST = 64
+
+
+def _shallow(text: str) -> Any:
+    """Arguments as what they say; as their text where they nest deeper than an answer can carry."""
+    if text.count("[") + text.count("{") > _DEEPEST and _depth(text) > _DEEPEST:
+        return text
+    return parsed(text)
+
+
+def _depth(text: str) -> int:
+    """An upper bound: brackets inside strings count too."""
+    depth = deepest = 0
+    for character in text:
+        if character in "[{":
+            depth += 1
+            deepest = max(deepest, depth)
+        elif character in "]}":
+            depth -= 1
+    return deepest
+
+
 def metadata(artifact: Artifact) -> dict[str, Any]:
     row, resolved = artifact.row, artifact.resolved
     data: dict[str, Any] = {}
     if artifact.kind == "tool_result":
         data = {
             "tool_name": resolved.tool_name,
-            "arguments": parsed(row.arguments) if row.arguments else None,
+            "arguments": _shallow(row.arguments) if row.arguments else None,
             "tool_call_id": resolved.tool_call_id or None,
             "tool_class": resolved.tool_class or "system",
         }

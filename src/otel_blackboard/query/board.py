@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from otel_blackboard.config import Settings
+from otel_blackboard.exporter.bodies import BodyDamaged, BodyMissing
 from otel_blackboard.exporter.reader import Reader
 from otel_blackboard.processor.tree import USAGE
 from otel_blackboard.query import recall
@@ -94,7 +95,10 @@ class Board:
         most = self.settings.recall_characters
         results = []
         for artifact in chosen.values():
-            text = (self.body(artifact) or b"").decode(errors="replace")
+            try:
+                text = (self.body(artifact) or b"").decode(errors="replace")
+            except (BodyMissing, BodyDamaged):  # expired or lost: the others are still there
+                continue
             results.append((artifact, text[:most], len(text) > most))
         return results
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 from collections.abc import Callable, Sequence
@@ -13,6 +14,7 @@ import jwt
 from otel_blackboard.config import Settings
 from otel_blackboard.records import Tenant
 
+SHORTEST_SECRET = 16
 AUDIENCE = "otel-blackboard/run"
 CAPABILITIES = ("query_blackboard",)
 
@@ -63,13 +65,20 @@ def read(secret: str, token: str, clock_s: Callable[[], float]) -> RunContext:
 def secret_of(settings: Settings) -> str:
     """The signing secret: the one set, which all workers share, else one made once and kept under the data folder."""
     if configured := settings.token_secret.get_secret_value():
+        if len(configured) < SHORTEST_SECRET:
+            raise ValueError(f"BLACKBOARD_TOKEN_SECRET is shorter than {SHORTEST_SECRET} characters")
         return configured
     path = Path(settings.data) / "token-secret"
     path.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        return path.read_text().strip()
-    with os.fdopen(descriptor, "w") as file:
-        file.write(made := secrets.token_urlsafe(48))
-    return made
+    if not path.exists():
+        # Whole or not at all, and the first of two processes wins: an empty secret would sign anybody's token.
+        fresh = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
+        with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write(secrets.token_urlsafe(48))
+        with contextlib.suppress(FileExistsError):
+            path.hardlink_to(fresh)
+        fresh.unlink()
+    secret = path.read_text().strip()
+    if len(secret) < SHORTEST_SECRET:
+        raise ValueError(f"{path} holds no secret; remove it, and a new one is made (run tokens given out end with it)")
+    return secret

@@ -43,14 +43,18 @@ FRAMEWORKS = frozenset(
 def _role(span: Span) -> Role | None:
     attributes = span.attributes
     operation = first_text(attributes.get("gen_ai.operation.name"))
-    if operation:
-        return _OPERATIONS.get(operation)
-    # Older emitters name no operation: the shape tells.
+    if (role := _OPERATIONS.get(operation)) is not None:
+        return role
+    # Older emitters name no operation, others one that is not in the conventions: the shape tells.
     if "gen_ai.tool.name" in attributes:
         return _OPERATIONS["execute_tool"]
-    if "gen_ai.request.model" in attributes and ("gen_ai.system" in attributes or "gen_ai.provider.name" in attributes):
+    if "gen_ai.request.model" in attributes and any(key in attributes for key in _ANSWERED):
         return _OPERATIONS["chat"]
     return None
+
+
+_ANSWERED = ("gen_ai.system", "gen_ai.provider.name", "gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens")
+"""With a model, any of these makes a model call."""
 
 
 def _ignore(span: Span, fact: str, value: Value) -> bool:
