@@ -11,7 +11,7 @@ from starlette.testclient import TestClient
 
 from otel_blackboard.config import Settings
 from otel_blackboard.query.api import make_api
-from otel_blackboard.records import Event, InvalidText, Link, LogRecord, Span, Tenant, Value
+from otel_blackboard.records import Event, InvalidText, Link, LogRecord, Resource, Scope, Span, Tenant, Value
 from otel_blackboard.service import Stores, open_stores
 
 TRACE = "9f8234c2b5d0a1e7f3648b92d5c01a77"
@@ -69,11 +69,17 @@ def read_everything(api: TestClient, project: str, run_id: str = f"run_{TRACE}")
 
 DEEP = "[" * 50_000 + "]" * 50_000
 
+CALL_WITH_DEEP_ARGUMENTS = (
+    '[{"role":"assistant","content":[{"type":"tool_call","name":"x","arguments":' + "[" * 300 + "]" * 300 + "}]}]"
+)
+
 SPANS: dict[str, list[Span]] = {
     "no times": [tool(1, start_ns=0, end_ns=0)],
     "the last nanosecond there is": [tool(1, start_ns=LATEST, end_ns=LATEST)],
     "end before start": [tool(1, start_ns=START, end_ns=START - 10**9)],
-    "150 days": [tool(n, start_ns=START + n * 86_400 * 10**9, end_ns=START + n * 86_400 * 10**9 + 1) for n in range(1, 150)],
+    "150 days": [
+        tool(n, start_ns=START + n * 86_400 * 10**9, end_ns=START + n * 86_400 * 10**9 + 1) for n in range(1, 150)
+    ],
     "own parent": [tool(1, parent=1)],
     "cycle": [tool(1, parent=3), tool(2, parent=1), tool(3, parent=2), tool(4, parent=3)],
     "parents that never come": [tool(n, parent=1000 + n) for n in range(1, 20)],
@@ -89,26 +95,55 @@ SPANS: dict[str, list[Span]] = {
     "huge index": [
         model_call(1, **{"gen_ai.prompt.2147483647.content": "late", "gen_ai.prompt.0.content": "first"}),
         model_call(2, **{"gen_ai.completion.99999999999999999999.content": "x", "gen_ai.completion.0": "scalar"}),
-        model_call(3, **{"gen_ai.prompt.0": "scalar", "gen_ai.prompt.0.role": "user", "gen_ai.prompt.0.role.x": "deep"}),
+        model_call(
+            3, **{"gen_ai.prompt.0": "scalar", "gen_ai.prompt.0.role": "user", "gen_ai.prompt.0.role.x": "deep"}
+        ),
     ],
     "10 MB": [tool(1, attributes={"gen_ai.tool.call.result": "x" * 10_000_000, "note": "y" * 1_000_000})],
     "many attributes": [tool(1, attributes={f"k{n}": n for n in range(5000)})],
     "unknown enums": [tool(1, kind=99), tool(2, status_code=77)],
     "surprising types": [
-        model_call(1, **{"gen_ai.usage.input_tokens": "134", "gen_ai.usage.output_tokens": -5, "gen_ai.response.id": 7}),
+        model_call(
+            1, **{"gen_ai.usage.input_tokens": "134", "gen_ai.usage.output_tokens": -5, "gen_ai.response.id": 7}
+        ),
         model_call(2, **{"gen_ai.output.messages": [1, None, {"role": None, "parts": "x"}, [[]]]}),
         model_call(3, **{"gen_ai.input.messages": {"role": {"a": 1}, "content": {"b": [2]}}}),
-        model_call(4, **{"gen_ai.output.messages": '[{"role":"assistant","parts":[{"type":"tool_call","name":{"a":1}}]}]'}),
+        model_call(
+            4, **{"gen_ai.output.messages": '[{"role":"assistant","parts":[{"type":"tool_call","name":{"a":1}}]}]'}
+        ),
         tool(5, attributes={"gen_ai.tool.name": {"a": 1}, "gen_ai.tool.call.arguments": [1, {"b": float("nan")}]}),
         tool(6, attributes={"blackboard.pass.seq": "x", "blackboard.call.seq": 2**60, "blackboard.cost.usd": "1e999"}),
     ],
+    "numbers no column takes": [
+        tool(1, attributes={"blackboard.loop.iteration": 5_000_000_000, "blackboard.pass.seq": 2**32}),
+        *[
+            model_call(n, **{"gen_ai.usage.input_tokens": 2**53 - 1, "gen_ai.usage.output_tokens": 2**40})
+            for n in range(2, 40)
+        ],
+    ],
+    "deeper than can be written": [
+        model_call(1, **{"gen_ai.output.messages": CALL_WITH_DEEP_ARGUMENTS}),
+        tool(2, attributes={"gen_ai.tool.call.arguments": "[" * 300 + "]" * 300}),
+    ],
+    "a number that is no decimal": [
+        model_call(1, **{"gen_ai.prompt.1².content": "x", "gen_ai.completion.¹.content": "y"})
+    ],
+    "white space first": [tool(1, attributes={"gen_ai.tool.call.result": " " * 20_000 + "hello"})],
+    "long keys": [tool(1, attributes={f"{n}" + "k" * 100_000: "v" for n in range(20)})],
     "reserved keys": [tool(1, attributes={"$content": 0, "m": {"$content": 5}, "$bytes": "no", "n": {"$bytes": "zz"}})],
-    "same response id everywhere": [model_call(n, **{"gen_ai.response.id": "r", "gen_ai.usage.input_tokens": 5}) for n in range(1, 50)],
+    "same response id everywhere": [
+        model_call(n, **{"gen_ai.response.id": "r", "gen_ai.usage.input_tokens": 5}) for n in range(1, 50)
+    ],
     "events and links": [
-        tool(1, events=[Event(LATEST, "exception", {"exception.message": None}), Event(0, "gen_ai.choice", {"message": 5})]),
+        tool(
+            1,
+            events=[Event(LATEST, "exception", {"exception.message": None}), Event(0, "gen_ai.choice", {"message": 5})],
+        ),
         tool(2, links=[Link(TRACE, "0" * 16), Link("a" * 32, "b" * 16, attributes={"x": b"1"})]),
     ],
-    "long names": [tool(1, name="n" * 100_000, attributes={"gen_ai.tool.name": "t" * 100_000, "user.id": "u" * 100_000})],
+    "long names": [
+        tool(1, name="n" * 100_000, attributes={"gen_ai.tool.name": "t" * 100_000, "user.id": "u" * 100_000})
+    ],
 }
 
 
@@ -145,7 +180,9 @@ def test_equal_ids_in_two_projects_and_two_traces_never_meet(stores: Stores, api
     other = "0" * 31 + "1"
     for project in ("one", "two"):
         for trace in (TRACE, other):
-            span = tool(7, attributes={"gen_ai.tool.call.result": f"{project} {trace[:4]}", "blackboard.run.id": "run_same"})
+            span = tool(
+                7, attributes={"gen_ai.tool.call.result": f"{project} {trace[:4]}", "blackboard.run.id": "run_same"}
+            )
             span.trace_id = trace
             stores.exporter.flush([(Tenant("default", project), span)], [])
     for project in ("one", "two"):
@@ -156,8 +193,13 @@ def test_equal_ids_in_two_projects_and_two_traces_never_meet(stores: Stores, api
 LOGS: dict[str, LogRecord] = {
     "no ids": LogRecord(body="text"),
     "no times": LogRecord(TRACE, f"{1:016x}", 0, 0, event_name="gen_ai.choice", body={"message": None}),
-    "body of any kind": LogRecord(TRACE, f"{1:016x}", START, event_name="gen_ai.choice", body=[1, b"\xff", float("nan")]),
+    "body of any kind": LogRecord(
+        TRACE, f"{1:016x}", START, event_name="gen_ai.choice", body=[1, b"\xff", float("nan")]
+    ),
     "not UTF-8": LogRecord(TRACE, f"{1:016x}", START, event_name="gen_ai.user.message", body=InvalidText(b"\xff")),
+    "a call with deep arguments": LogRecord(
+        TRACE, f"{1:016x}", START, event_name="gen_ai.choice", body={"message": {"content": CALL_WITH_DEEP_ARGUMENTS}}
+    ),
     "deep": LogRecord(TRACE, f"{1:016x}", START, event_name="gen_ai.user.message", body=DEEP),
     "its span never comes": LogRecord(TRACE, "f" * 16, START, event_name="gen_ai.choice", body="x"),
     "only a trace": LogRecord(TRACE, "", START, event_name="note", body="x"),
@@ -171,4 +213,27 @@ def test_a_bad_log_record_costs_itself_at_most(stores: Stores, api: TestClient, 
     stores.exporter.flush([], [(tenant, LOGS[kind])])
     found = read_everything(api, f"log {kind}")
     assert found[""]["span_count"] == 1
-    assert len(found["/timeline"]["logs"]) == (kind == "only a trace")
+    loose = kind in ("only a trace", "its span never comes")
+    assert len(found["/timeline"]["logs"]) == loose
+    held = api.get(f"/api/v1/runs/run_{TRACE}/spans/{1:016x}", params={"project_id": f"log {kind}"}).json()["logs"]
+    assert len(held) == (not loose and kind != "no ids")
+
+
+def test_what_many_spans_share_is_held_once_and_shown_whole(stores: Stores, api: TestClient) -> None:
+    """A large resource or scope attribute is repeated in no row."""
+    shared, scope = (
+        Resource({"big": "b" * 1_000_000, "service.name": "s"}),
+        Scope("scope" * 2000, attributes={"x": "y" * 9000}),
+    )
+    spans = [tool(n, resource=shared, scope=scope, name="n" * 5000) for n in range(1, 301)]
+    stores.exporter.flush([(Tenant("default", "shared"), span) for span in spans], [])
+    with stores.reader._clients.client() as client:
+        longest = client.query(
+            "SELECT max(length(resource)), max(length(instrumentation_scope)), max(length(name)) FROM spans "
+            "WHERE project_id = 'shared'"
+        ).result_rows[0]
+    assert max(longest) < 5000
+    detail = api.get(f"/api/v1/runs/run_{TRACE}/spans/{7:016x}", params={"project_id": "shared"}).json()
+    assert detail["resource"]["attributes"] == shared.attributes
+    assert (detail["scope"]["name"], detail["scope"]["attributes"]) == (scope.name, scope.attributes)
+    assert detail["name"] == "n" * 5000

@@ -62,5 +62,7 @@ def test_openai_client_under_opentelemetrys_own_instrumentation(
         output = running.get(f"/runs/{run['run_id']}/artifacts/{prompts[0]['output_artifact_id']}")
         assert output["summary"] == " ".join(answer.choices[0].message.content.split())[:500]
         # Whatever the client sent along as a header is nowhere.
-        everything = httpx.get(f"{running.api}/api/v1/runs/{run['run_id']}/timeline", params={"project_id": "default"}).text
+        everything = httpx.get(
+            f"{running.api}/api/v1/runs/{run['run_id']}/timeline", params={"project_id": "default"}
+        ).text
         assert "sk-of-nobody" not in everything

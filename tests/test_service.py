@@ -80,7 +80,9 @@ def test_an_agent_shows_up_with_nothing_but_the_endpoint_set(tmp_path: Path) -> 
         run_agent(GrpcExporter(endpoint=running.grpc, insecure=True), "run_grpc")
         for run_id in ("run_http", "run_grpc"):
             check_run(running, run_id)
-        assert httpx.get(f"{running.api}/healthz").json() == httpx.get(f"{running.api}/readyz").json() == {"status": "ok"}
+        assert (
+            httpx.get(f"{running.api}/healthz").json() == httpx.get(f"{running.api}/readyz").json() == {"status": "ok"}
+        )
 
 
 def test_what_was_acknowledged_survives_kill_9(tmp_path: Path) -> None:
@@ -228,7 +230,9 @@ def test_keys_decide_who_sends_and_reads(tmp_path: Path) -> None:
 
         def ask(key: str, path: str, project: str = "research") -> httpx.Response:
             return httpx.get(
-                f"{running.api}/api/v1{path}", params={"project_id": project}, headers={"authorization": f"Bearer {key}"}
+                f"{running.api}/api/v1{path}",
+                params={"project_id": project},
+                headers={"authorization": f"Bearer {key}"},
             )
 
         assert {run["run_id"] for run in ask(reader, "/runs").json()["runs"]} == {"run_grpc", "run_http"}

@@ -267,6 +267,27 @@ class TestPasses:
         trace.tool("look", 3, 4, inner)
         assert passes(derive(trace.spans)[0]) == [("s", "a", 1, 1, ["look"])]
 
+    def test_an_unnumbered_pass_around_a_numbered_one_of_its_agent_is_that_pass(self) -> None:
+        trace = Trace()
+        outer = trace.step("a", 0, 9)
+        inner = trace.step("a", 1, 8, parent=outer, step_id="s", seq=2, attempt=1)
+        trace.tool("t", 2, parent=inner)
+        resolved = derive(trace.spans)[0]
+        assert passes(resolved) == [("s", "a", 2, 1, ["t"])]
+
+    def test_a_node_without_an_agent_belongs_to_the_agent_above(self) -> None:
+        trace = Trace()
+        outer = trace.step("researcher", 0, 9)
+        node = trace.span("plan", 1, 8, parent=outer, gen_ai__operation__name="plan")
+        trace.tool("t", 2, parent=node)
+        resolved = derive(trace.spans)[0]
+        assert {row.agent_id for row in resolved} == {"researcher"}
+
+    def test_an_agent_that_has_only_an_id_is_that_id(self) -> None:
+        trace = Trace()
+        trace.span("run", 0, gen_ai__operation__name="invoke_agent", gen_ai__agent__id="asst_1")
+        assert {row.agent_id for row in derive(trace.spans)[0]} == {"asst_1"}
+
     def test_a_step_below_a_tool_of_the_same_agent_is_another_pass(self) -> None:
         trace = Trace()
         outer = trace.agent("a", 0, 9)
@@ -517,6 +538,26 @@ class TestBilling:
             step = trace.step("a", attempt, attempt + 1, step_id="s", seq=1, attempt=attempt)
             trace.tool("look", attempt, parent=step, arguments={"n": 1}, call_id="c1")
         assert [tools for *_, tools in passes(derive(trace.spans)[0])] == [["look"], ["look"]]
+
+    def test_a_tool_that_restates_what_its_agent_used_is_not_added(self) -> None:
+        trace = Trace()
+        tool = trace.tool("ask", 0, 9, gen_ai__usage__input_tokens=100)
+        step = trace.step("helper", 1, 8, parent=tool)
+        trace.chat(2, 3, parent=step, tokens=(100, 0))
+        assert bill(trace)[0] == 100
+
+    def test_a_detail_below_a_billed_call_is_not_added(self) -> None:
+        trace = Trace()
+        call = trace.chat(0, 9, tokens=(100, 5))
+        trace.span("stream", 1, 8, parent=call, gen_ai__usage__input_tokens=100)
+        assert bill(trace) == (100, 1)
+
+    def test_what_one_record_says_a_call_cost_holds_for_the_call(self) -> None:
+        trace = Trace()
+        outer = trace.chat(0, 9, tokens=(100, 5), blackboard__cost__usd="1.5")
+        trace.chat(1, 8, parent=outer, tokens=(100, 5), gen_ai__usage__cache_read__input_tokens=7)
+        parts = derive(trace.spans)[1]
+        assert parts[0].cost_usd == Decimal("1.5")
 
     def test_coverage_counts_succeeded_model_calls(self) -> None:
         trace = Trace()

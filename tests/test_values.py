@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from otel_blackboard.processor.reading import arguments_text
 from otel_blackboard.processor.values import (
-    LARGEST_COUNT,
     attributes_json,
     compact,
     content_bytes,

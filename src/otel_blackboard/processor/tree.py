@@ -134,7 +134,6 @@ def _tree(nodes: list[_Node]) -> list[_Node]:
     for node in nodes:  # what is left is below a cycle: cut it at the earliest span that lies on it
         if node.light.span_id not in seen:
             cut = _earliest_on_cycle(node)
-            children[cut.parent.light.span_id].remove(cut)  # type: ignore[union-attr]
             cut.parent = None
             descend(cut)
     return order

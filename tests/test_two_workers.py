@@ -1,0 +1,121 @@
+"""Two workers over one engine: whoever writes last, the rows say what all of the spans say."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from otel_blackboard.collector.arrival import Arrival, StoreUnavailable
+from otel_blackboard.collector.group_commit import GroupCommit
+from otel_blackboard.config import Settings
+from otel_blackboard.exporter.flush import Exporter, StoreFailed
+from otel_blackboard.query.api import make_api
+from otel_blackboard.records import Span, Tenant
+from otel_blackboard.service import Stores, open_stores
+from tests.spans import Trace
+
+_numbers = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def first(embedded_folder: Path) -> Iterator[Stores]:
+    with open_stores(Settings(data=embedded_folder, database="two_workers")) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def second(first: Stores) -> Iterator[Exporter]:
+    exporter = Exporter(first.settings, first.bodies)
+    yield exporter
+    exporter.close()
+
+
+@pytest.fixture
+def tenant() -> Tenant:
+    return Tenant("default", f"workers-{next(_numbers)}")
+
+
+def runs(stores: Stores, tenant: Tenant) -> list[Any]:
+    api = TestClient(make_api(stores.reader, stores.settings, None, lambda: ""))
+    return list(api.get("/api/v1/runs", params={"project_id": tenant.project_id}).json()["runs"])
+
+
+def test_a_run_that_gets_its_name_at_another_worker_is_one_run(first: Stores, second: Exporter, tenant: Tenant) -> None:
+    trace = Trace("named late")
+    notice = trace.flow("flow", 0)
+    notice.attributes["blackboard.pending"] = True
+    first.exporter.flush([(tenant, notice)], [])
+    assert [run["status"] for run in runs(first, tenant)] == ["running"]
+    finished = Trace("named late", run_id="r1").flow("flow", 0)
+    second.flush([(tenant, finished)], [])
+    assert [(run["run_id"], run["status"]) for run in runs(first, tenant)] == [("r1", "complete")]
+    api = TestClient(make_api(first.reader, first.settings, None, lambda: ""), follow_redirects=False)
+    old = api.get(f"/api/v1/runs/run_{notice.trace_id}", params={"project_id": tenant.project_id})
+    assert (old.status_code, old.headers["location"]) == (307, f"/api/v1/runs/r1?project_id={tenant.project_id}")
+
+
+def test_spans_of_one_trace_at_two_workers_give_one_run(first: Stores, second: Exporter, tenant: Tenant) -> None:
+    trace = Trace("split")
+    flow = trace.flow("flow", 0, 9)
+    for number in range(6):
+        trace.tool(f"t{number}", number + 1, parent=flow, result="r")
+    for worker, span in zip(itertools.cycle([first.exporter, second]), trace.spans, strict=False):
+        worker.flush([(tenant, span)], [])
+    (run,) = runs(first, tenant)
+    assert (run["span_count"], run["counts"]["tool_invocation"]) == (7, 6)
+
+
+def test_what_cannot_be_read_back_is_not_acknowledged(
+    first: Stores, tenant: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A replica that is behind shows nothing of what was just written."""
+
+    class Behind:
+        def __init__(self, client: Any) -> None:
+            self.client = client
+
+        def query(self, sql: str, parameters: Any) -> Any:
+            return self.client.query(sql, parameters=parameters | {"project": "elsewhere"})
+
+    monkeypatch.setitem(first.exporter._clients, "read", Behind(first.exporter._clients["read"]))
+    with pytest.raises(StoreFailed, match="read back"):
+        first.exporter.flush([(tenant, Trace("unseen").flow())], [])
+
+
+class FakeExporter:
+    """Fails for requests that have a span named `bad`, as a value that no column takes would."""
+
+    def __init__(self) -> None:
+        self.stored: list[str] = []
+
+    def flush(self, spans: list[tuple[Tenant, Span]], logs: list[Any]) -> None:
+        names = [span.name for _, span in spans]
+        if "down" in names:
+            raise StoreFailed("the store is gone")
+        if "bad" in names:
+            raise ValueError("no column takes this")
+        self.stored += names
+
+
+def test_a_request_that_cannot_be_stored_costs_no_other_request(tenant: Tenant) -> None:
+    exporter = FakeExporter()
+    commit = GroupCommit(exporter, Settings(flush_bytes=10**9))
+    batch = [(Arrival([(tenant, Trace(name).span(name))], [], 10), _future()) for name in ("a", "bad", "b", "c")]
+    commit._commit(batch)
+    assert sorted(exporter.stored) == ["a", "b", "c"]
+    assert [type(future.exception()) for _, future in batch] == [type(None), ValueError, type(None), type(None)]
+    lost = [(Arrival([(tenant, Trace("down").span("down"))], [], 10), _future())]
+    commit._commit(lost)
+    assert isinstance(lost[0][1].exception(), StoreUnavailable)
+    assert commit.close()
+
+
+def _future() -> Any:
+    from concurrent.futures import Future
+
+    return Future()
