@@ -19,6 +19,7 @@ from starlette.testclient import TestClient
 
 from otel_blackboard.access import PERMISSIONS, Credential, allows
 from otel_blackboard.config import Settings
+from otel_blackboard.exporter.reader import Reader
 from otel_blackboard.query import problems
 from otel_blackboard.query.api import make_api
 from otel_blackboard.query.times import rfc3339
@@ -421,6 +422,26 @@ class TestErrors:
                 assert "GET" in response.headers["allow"]
         assert is_problem(api.request("DELETE", f"/runs/{RUN}/artifacts"), "method-not-allowed")
         assert is_problem(api.request("GET", "/recall"), "method-not-allowed")
+
+    @pytest.mark.parametrize("path", ["/api/v1/recall", "/api/v1/runs/r1/tokens"])
+    def test_a_question_of_any_size_is_refused_before_it_is_read(self, told_here: Project, path: str) -> None:
+        client = told_here.api().client
+        params = {"project_id": told_here.tenant.project_id}
+        large = client.post(path, params=params, content=b"x" * 2_000_000)
+        endless = client.post(path, params=params, content=iter([b"x"] * 10))
+        assert [is_problem(large, "too-large"), is_problem(endless, "too-large")] == [True, True]
+
+    def test_an_unforeseen_error_is_a_problem_without_its_text(
+        self, told_here: Project, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        def fail(*_: Any) -> Any:
+            raise KeyError("what was sent")
+
+        monkeypatch.setattr(Reader, "parts_of_run", fail)
+        client = TestClient(told_here.api().client.app, raise_server_exceptions=False)
+        answer = client.get("/api/v1/runs/r1", params={"project_id": told_here.tenant.project_id})
+        assert is_problem(answer, "internal")
+        assert "what was sent" not in answer.text + caplog.text
 
     def test_absent_things_are_404(self, told_here: Project) -> None:
         api = told_here.api()

@@ -85,6 +85,19 @@ def test_an_agent_shows_up_with_nothing_but_the_endpoint_set(tmp_path: Path) -> 
         )
 
 
+def test_without_keys_a_page_of_another_host_name_reads_nothing(tmp_path: Path) -> None:
+    """A browser can be made to take a foreign name for 127.0.0.1."""
+    with service(tmp_path) as running:
+        for host, status in (
+            ("evil.example:8787", 400),
+            ("localhost:8787", 200),
+            ("127.0.0.1", 200),
+            ("[::1]:8787", 200),
+        ):
+            answer = httpx.get(f"{running.api}/api/v1/runs?project_id=default", headers={"host": host})
+            assert answer.status_code == status
+
+
 def test_what_was_acknowledged_survives_kill_9(tmp_path: Path) -> None:
     with service(tmp_path) as running:
         for number in range(5):

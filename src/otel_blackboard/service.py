@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import anyio.to_thread
 import uvicorn
+from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.types import ASGIApp
 
 from otel_blackboard import __version__
@@ -124,6 +125,15 @@ def _server(app: ASGIApp, settings: Settings) -> _Server:
     )  # fmt: skip
 
 
+def _for_this_machine(app: ASGIApp, keys: KeyRing | None) -> ASGIApp:
+    """Without keys only requests that name this machine: a page elsewhere could point its own host name at it."""
+    return (
+        app
+        if keys is not None
+        else TrustedHostMiddleware(app, ["localhost", "127.0.0.1", "::1", "[::1]"], www_redirect=False)
+    )
+
+
 def _settle() -> None:
     """Once everything is loaded. What is there now lives as long as the process: the collector of cycles need not walk it,
     nor look after every few hundred of the many short-lived records of a request (a third of decoding went into that).
@@ -177,7 +187,7 @@ async def serve(settings: Settings) -> None:
             where.append(f"OTLP/gRPC {split_address(settings.otlp_grpc)[0]}:{port}")
         apps: dict[str, tuple[str, ASGIApp]] = {
             "otlp_http": ("OTLP/HTTP http://", make_http_door(intake, keys, settings, counters)),
-            "api": ("API http://", make_api(stores.reader, settings, keys, ready)),
+            "api": ("API http://", _for_this_machine(make_api(stores.reader, settings, keys, ready), keys)),
         }
         for option, listener in sockets.items():
             name, app = apps[option]

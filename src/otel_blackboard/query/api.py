@@ -13,17 +13,20 @@ import orjson
 from clickhouse_connect.driver.exceptions import ClickHouseError
 from fastapi import APIRouter, Depends, FastAPI, Query, Request, Response
 from fastapi import Path as PathParameter
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, RedirectResponse
 from fastapi.routing import APIRoute
 from fastapi_offline import FastAPIOffline
 from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
 
 from otel_blackboard import __version__
 from otel_blackboard.access import Credential, KeyRing, allows
 from otel_blackboard.config import Settings
-from otel_blackboard.exporter.bodies import BodyDamaged, BodyMissing, BodyStoreError
+from otel_blackboard.exporter.bodies import BodyDamaged, BodyError, BodyMissing, BodyStoreError
 from otel_blackboard.exporter.clickhouse import StoreError
 from otel_blackboard.exporter.reader import Reader, RunFilter
+from otel_blackboard.failures import log_failure
 from otel_blackboard.processor.numbers import number, tool_path
 from otel_blackboard.processor.values import CONTENT, parsed
 from otel_blackboard.query import answers, ledger, problems, recall, tokens
@@ -156,8 +159,17 @@ class Access:
         return Tenant(credential.organization_id, project_id)
 
 
+LARGEST_BODY = 1024 * 1024
+"""Bytes of a request to this API: a question, never data."""
+
+
+FORESEEN = (Problem, HTTPException, RequestValidationError, ClickHouseError, StoreError, BodyError, MovedRun, NoSuchRun)
+"""What the application has an answer for."""
+
+
 class _Guarded(APIRoute):
-    """Decides who may ask before anything of the request is read: FastAPI reads a body first, and would answer 422."""
+    """Decides who may ask, and how much, before anything of the request is read: FastAPI reads a body first, whatever its
+    size, and would answer 422."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
@@ -166,7 +178,17 @@ class _Guarded(APIRoute):
             for dependency in self.dependant.dependencies:
                 if who := getattr(dependency.call, "who", None):
                     who(request)
-            return await handle(request)
+            sent = request.headers.get("content-length", "")
+            if "transfer-encoding" in request.headers or (sent.isdecimal() and int(sent) > LARGEST_BODY):
+                raise Problem("too-large", f"Send at most {LARGEST_BODY} bytes, with a Content-Length.")
+            try:
+                return await handle(request)
+            except FORESEEN:
+                raise
+            except Exception as error:
+                # Here and not in a handler of the application: that would have the server log the text as well.
+                log_failure(log, f"{request.method} {self.path}", error)
+                raise Problem("internal") from None
 
         return guarded
 
@@ -235,7 +257,7 @@ def _health(ready: Callable[[], str]) -> APIRouter:
 
 
 def _recall(board: Board, secret: str) -> APIRouter:
-    router = APIRouter(prefix="/api/v1", tags=["agent"])
+    router = APIRouter(prefix="/api/v1", tags=["agent"], route_class=_Guarded)
     body_of_recall = {
         "content": {
             "application/json": {

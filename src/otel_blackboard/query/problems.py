@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Any, NamedTuple
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
-
-from otel_blackboard.failures import log_failure
-
-log = logging.getLogger(__name__)
 
 MEDIA_TYPE = "application/problem+json"
 
@@ -58,7 +53,6 @@ def answer(name: str, detail: str = "", headers: dict[str, str] | None = None, *
 
 def install(app: FastAPI) -> None:
     """Makes every error of the application a problem document."""
-    _unforeseen(app)
 
     @app.exception_handler(Problem)
     async def _problem(request: Request, error: Problem) -> JSONResponse:
@@ -75,14 +69,6 @@ def install(app: FastAPI) -> None:
     async def _http(request: Request, error: HTTPException) -> JSONResponse:
         name = _OF_STATUS.get(error.status_code, "internal" if error.status_code >= 500 else "invalid-request")
         return answer(name, headers=dict(error.headers or {}))
-
-
-def _unforeseen(app: FastAPI) -> None:
-    async def failed(request: Request, error: Exception) -> JSONResponse:
-        log_failure(log, f"{request.method} {request.scope['route'].path if 'route' in request.scope else ''}", error)
-        return answer("internal")
-
-    app.add_exception_handler(Exception, failed)
 
 
 def documented(*names: str) -> dict[int | str, dict[str, Any]]:
