@@ -434,14 +434,16 @@ class TestErrors:
     def test_an_unforeseen_error_is_a_problem_without_its_text(
         self, told_here: Project, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
+        sent = "what was sent"
+
         def fail(*_: Any) -> Any:
-            raise KeyError("what was sent")
+            raise KeyError(sent)
 
         monkeypatch.setattr(Reader, "parts_of_run", fail)
         client = TestClient(told_here.api().client.app, raise_server_exceptions=False)
         answer = client.get("/api/v1/runs/r1", params={"project_id": told_here.tenant.project_id})
         assert is_problem(answer, "internal")
-        assert "what was sent" not in answer.text + caplog.text
+        assert sent not in answer.text + caplog.text
 
     def test_absent_things_are_404(self, told_here: Project) -> None:
         api = told_here.api()
