@@ -97,7 +97,8 @@ def listen(option: str, address: str) -> socket.socket:
     host, port = checked(option, address)
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        listener = socket.socket(family, socket.SOCK_STREAM)
+        # Named as TCP, or asyncio leaves Nagle on: an answer of two packets would wait 40 ms for the client's ACK.
+        listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((host, port))
         listener.listen(1024)
