@@ -34,8 +34,8 @@ from otel_blackboard.exporter.bodies import (
     InvalidKey,
     StoredObject,
     is_key,
-    open_body_store,
 )
+from otel_blackboard.exporter.body_stores import open_body_store
 from otel_blackboard.exporter.folder_store import FolderStore
 from otel_blackboard.exporter.packs import (
     FooterEntry,

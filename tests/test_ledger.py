@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from otel_blackboard.processor.reading import RECALL_TOOL
+from otel_blackboard.processor.drafts import RECALL_TOOL
 from otel_blackboard.query import ledger
 from tests.conftest import Api, Project
 from tests.spans import DETAILS, Trace, board_of, stamps

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from otel_blackboard.processor.drafts import RECALL_TOOL
 from otel_blackboard.processor.numbers import tool_path
-from otel_blackboard.processor.reading import RECALL_TOOL
 from otel_blackboard.records import Resolved
 from tests.conftest import Project
 from tests.spans import Trace, board_of, listed, stamps

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from otel_blackboard.exporter.reader import Reader
-from otel_blackboard.processor.reading import RECALL_TOOL
+from otel_blackboard.processor.drafts import RECALL_TOOL
 from otel_blackboard.query.recall import clamp_top_k, words_of
 from tests.conftest import Api, Project
 from tests.spans import DETAILS, Trace, at, stamps

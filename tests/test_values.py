@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from otel_blackboard.processor.reading import arguments_text
+from otel_blackboard.processor.drafts import arguments_text
 from otel_blackboard.processor.values import (
     attributes_json,
     compact,

@@ -13,7 +13,8 @@ import urllib3
 from otel_blackboard.access import KeyFileError
 from otel_blackboard.config import Settings, is_loopback, split_address
 from otel_blackboard.exporter import clickhouse
-from otel_blackboard.exporter.bodies import BodyError, open_body_store
+from otel_blackboard.exporter.bodies import BodyError
+from otel_blackboard.exporter.body_stores import open_body_store
 from otel_blackboard.service import StartError, load_keys
 
 _PREFIX = "BLACKBOARD_"

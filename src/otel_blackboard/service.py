@@ -24,7 +24,8 @@ from otel_blackboard.collector.grpc import start_grpc_door
 from otel_blackboard.collector.http import make_http_door
 from otel_blackboard.config import Settings, is_loopback, split_address
 from otel_blackboard.exporter import clickhouse
-from otel_blackboard.exporter.bodies import BodyStore, open_body_store
+from otel_blackboard.exporter.bodies import BodyStore
+from otel_blackboard.exporter.body_stores import open_body_store
 from otel_blackboard.exporter.flush import Exporter
 from otel_blackboard.exporter.reader import Reader
 from otel_blackboard.query.api import make_api

@@ -12,8 +12,6 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import NamedTuple, Protocol
 
-from otel_blackboard.config import Settings
-
 
 class BodyError(Exception):
     """Base of everything that goes wrong with bodies."""
@@ -115,18 +113,3 @@ def check_range(offset: int, length: int) -> None:
     """Raises ValueError for a range that cannot be."""
     if offset < 0 or length < 0:
         raise ValueError(f"not a range: offset {offset}, length {length}")
-
-
-def open_body_store(settings: Settings) -> BodyStore:
-    """The store that the settings name. Touches nothing outside the process: `check()` does.
-
-    Raises ValueError when the S3 URL cannot be understood (without quoting it, since it holds the secret).
-    """
-    # Imported here so that the embedded default starts without the S3 SDK.
-    if settings.s3:
-        from otel_blackboard.exporter.s3_store import S3Store
-
-        return S3Store(settings.s3, settings.s3_region)
-    from otel_blackboard.exporter.folder_store import FolderStore
-
-    return FolderStore(settings.data / "bodies")

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import orjson
 
-from otel_blackboard.processor.reading import ORDINALS
+from otel_blackboard.processor.precedence import ORDINALS
 from otel_blackboard.records import ArtifactRow, Body, Frame, Light, LogLight, RequestedCall, Resolved, RunPart
 
 TEXT, WORD, NUMBER, COUNT = "String", "LowCardinality(String)", "UInt64", "Nullable(UInt64)"

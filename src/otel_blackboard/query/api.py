@@ -6,36 +6,40 @@ import base64
 import json
 import logging
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import orjson
 from clickhouse_connect.driver.exceptions import ClickHouseError
 from fastapi import APIRouter, Depends, FastAPI, Query, Request, Response
 from fastapi import Path as PathParameter
-from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, RedirectResponse
-from fastapi.routing import APIRoute
 from fastapi_offline import FastAPIOffline
 from starlette.concurrency import run_in_threadpool
-from starlette.exceptions import HTTPException
 
 from otel_blackboard import __version__
-from otel_blackboard.access import Credential, KeyRing, allows
+from otel_blackboard.access import Credential, KeyRing
 from otel_blackboard.config import Settings
-from otel_blackboard.exporter.bodies import BodyDamaged, BodyError, BodyMissing, BodyStoreError
+from otel_blackboard.exporter.bodies import BodyDamaged, BodyMissing, BodyStoreError
 from otel_blackboard.exporter.clickhouse import StoreError
 from otel_blackboard.exporter.reader import Reader, RunFilter
-from otel_blackboard.failures import log_failure
 from otel_blackboard.processor.numbers import number, tool_path
-from otel_blackboard.processor.values import CONTENT, parsed
 from otel_blackboard.query import answers, ledger, problems, recall, tokens
-from otel_blackboard.query.artifacts import Artifact, Blackboard, describe, requested_calls
-from otel_blackboard.query.board import Board, MovedRun, NoSuchRun, usage_of
+from otel_blackboard.query.artifacts import Artifact, Blackboard
+from otel_blackboard.query.authorization import Access, Guarded
+from otel_blackboard.query.board import Board, MovedRun, NoSuchRun
 from otel_blackboard.query.problems import Problem, documented
 from otel_blackboard.query.runs import Run, merge_parts
-from otel_blackboard.query.times import duration_ms, nanoseconds, rfc3339
-from otel_blackboard.records import ARTIFACT_KINDS, Body, LogLight, Resolved, Tenant
+from otel_blackboard.query.shown import (
+    shown_artifact,
+    shown_log,
+    shown_prompt,
+    shown_run,
+    shown_span,
+    shown_timeline_span,
+)
+from otel_blackboard.query.times import nanoseconds, rfc3339
+from otel_blackboard.records import ARTIFACT_KINDS, Resolved, Tenant
 
 log = logging.getLogger(__name__)
 
@@ -131,68 +135,6 @@ def _install_store_errors(app: FastAPI) -> None:
     app.add_exception_handler(NoSuchRun, no_run)
 
 
-# ------------------------------------------------------------------------------------------------------------- access
-
-
-class Access:
-    """The one place where a request is allowed or refused. Who asks and whether the role may is decided before any
-    look-up; a project of others is answered like one that does not exist."""
-
-    def __init__(self, keys: KeyRing | None, settings: Settings) -> None:
-        self._keys, self._settings = keys, settings
-
-    def credential(self, request: Request, permission: str) -> Credential | None:
-        if self._keys is None:
-            return None
-        credential = self._keys.find(request.headers.get("authorization"))
-        if credential is None:
-            raise Problem("unauthenticated", "Send `Authorization: Bearer <key>`.", {"WWW-Authenticate": "Bearer"})
-        if not allows(credential.role, permission):
-            raise Problem("forbidden", f"The role {credential.role!r} may not {permission}.")
-        return credential
-
-    def tenant(self, credential: Credential | None, project_id: str, organization_id: str | None) -> Tenant:
-        if credential is None:
-            return Tenant(organization_id or self._settings.organization, project_id)
-        if project_id not in credential.projects or organization_id not in (None, credential.organization_id):
-            raise Problem("not-found")
-        return Tenant(credential.organization_id, project_id)
-
-
-LARGEST_BODY = 1024 * 1024
-"""Bytes of a request to this API: a question, never data."""
-
-
-FORESEEN = (Problem, HTTPException, RequestValidationError, ClickHouseError, StoreError, BodyError, MovedRun, NoSuchRun)
-"""What the application has an answer for."""
-
-
-class _Guarded(APIRoute):
-    """Decides who may ask, and how much, before anything of the request is read: FastAPI reads a body first, whatever its
-    size, and would answer 422."""
-
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        handle = super().get_route_handler()
-
-        async def guarded(request: Request) -> Response:
-            for dependency in self.dependant.dependencies:
-                if who := getattr(dependency.call, "who", None):
-                    who(request)
-            sent = request.headers.get("content-length", "")
-            if "transfer-encoding" in request.headers or (sent.isdecimal() and int(sent) > LARGEST_BODY):
-                raise Problem("too-large", f"Send at most {LARGEST_BODY} bytes, with a Content-Length.")
-            try:
-                return await handle(request)
-            except FORESEEN:
-                raise
-            except Exception as error:
-                # Here and not in a handler of the application: that would have the server log the text as well.
-                log_failure(log, f"{request.method} {self.path}", error)
-                raise Problem("internal") from None
-
-        return guarded
-
-
 ProjectId = Annotated[
     str, Query(min_length=1, max_length=256, description="Project to read; required", examples=["default"])
 ]
@@ -257,7 +199,7 @@ def _health(ready: Callable[[], str]) -> APIRouter:
 
 
 def _recall(board: Board, secret: str) -> APIRouter:
-    router = APIRouter(prefix="/api/v1", tags=["agent"], route_class=_Guarded)
+    router = APIRouter(prefix="/api/v1", tags=["agent"], route_class=Guarded)
     body_of_recall = {
         "content": {
             "application/json": {
@@ -330,7 +272,7 @@ def _recalled(artifact: Artifact, content: str, cut: bool) -> dict[str, Any]:
 
 
 def _routes(board: Board, keys: KeyRing | None, secret: str) -> APIRouter:
-    router = APIRouter(prefix="/api/v1", responses=_ERRORS, route_class=_Guarded)
+    router = APIRouter(prefix="/api/v1", responses=_ERRORS, route_class=Guarded)
     access = Access(keys, board.settings)
 
     def permitted(permission: str) -> Any:
@@ -382,7 +324,7 @@ def _run_routes(router: APIRouter, board: Board, Reading: Any) -> None:
         runs = [merge_parts(parts, now, idle) for parts in found]
         page = runs[:limit]
         return {
-            "runs": [_run(run) for run in page],
+            "runs": [shown_run(run) for run in page],
             "count": len(page),
             "next_cursor": encode_cursor(page[-1].start_ns, page[-1].run_id) if len(runs) > limit else None,
             "total": board.reader.count_runs(tenant, wanted, now) if total else None,
@@ -391,7 +333,7 @@ def _run_routes(router: APIRouter, board: Board, Reading: Any) -> None:
     @router.get("/runs/{run_id}", response_model=answers.Run, tags=["runs"])
     def get_run(run_id: RunId, tenant: Tenant = Reading) -> dict[str, Any]:
         """One run. An id made from a trace that has joined another run answers 307."""
-        return _run(board.run(tenant, run_id))
+        return shown_run(board.run(tenant, run_id))
 
     @router.get("/runs/{run_id}/timeline", response_model=answers.Timeline, tags=["runs"])
     def timeline(
@@ -419,9 +361,9 @@ def _run_routes(router: APIRouter, board: Board, Reading: Any) -> None:
         logs = board.reader.loose_logs(tenant, run.trace_ids, MOST) if after is None and parent is None else []
         return {
             "run_id": run.run_id,
-            "spans": [_timeline_span(row, above, numbering.spans.get((row.trace_id, row.span_id))) for row, above in page],
+            "spans": [shown_timeline_span(row, above, numbering.spans.get((row.trace_id, row.span_id))) for row, above in page],
             "logs": [
-                _log(each) for each in logs
+                shown_log(each) for each in logs
             ],
             "count": len(page),
             "next_cursor": encode_cursor(*_span_order(page[-1][0])) if len(chosen) > limit else None,
@@ -441,7 +383,7 @@ def _run_routes(router: APIRouter, board: Board, Reading: Any) -> None:
         for trace in run.trace_ids:
             if trace_id in (None, trace) and (found := board.reader.span(tenant, run.run_id, trace, span_id)):
                 logs = board.reader.logs_of_span(tenant, trace, span_id, MOST)
-                return _span_detail(board, trace, span_id, found, logs)
+                return shown_span(board, trace, span_id, found, logs)
         raise Problem("not-found")
 
 
@@ -477,7 +419,7 @@ def _artifact_routes(router: APIRouter, board: Board, Reading: Any) -> None:
         page = listed[:limit]
         return {
             "run_id": run.run_id,
-            "artifacts": [_artifact(board, tenant, run, artifact) for artifact in page],
+            "artifacts": [shown_artifact(board, tenant, run, artifact) for artifact in page],
             "count": len(page),
             "next_cursor": encode_cursor(*page[-1].sort_key) if len(listed) > limit else None,
         }
@@ -503,7 +445,7 @@ def _artifact_routes(router: APIRouter, board: Board, Reading: Any) -> None:
                 encoding, text = "utf-8", data.decode()
             except UnicodeDecodeError:
                 encoding, text = "base64", base64.b64encode(data).decode()
-        return _artifact(board, tenant, run, artifact) | {"body": text, "body_encoding": encoding}
+        return shown_artifact(board, tenant, run, artifact) | {"body": text, "body_encoding": encoding}
 
     @router.get(
         "/runs/{run_id}/artifacts/{artifact_id}/raw", tags=["artifacts"], response_class=Response,
@@ -557,7 +499,7 @@ def _artifact_routes(router: APIRouter, board: Board, Reading: Any) -> None:
         ]
         return {
             "run_id": run.run_id,
-            "prompts": [_prompt(board, tenant, run, artifact, outputs, billed) for artifact in entries],
+            "prompts": [shown_prompt(board, tenant, run, artifact, outputs, billed) for artifact in entries],
             "count": len(entries),
         }
 
@@ -636,9 +578,6 @@ def _agent_routes(router: APIRouter, board: Board, secret: str, Reading: Any, Wr
         return {"token": token, "expires_at": rfc3339(expires * 10**9), "run_id": run_id}
 
 
-# ---------------------------------------------------------------------------------------------------------------- json
-
-
 def _moment(name: str, text: str | None) -> int | None:
     if text is None:
         return None
@@ -646,40 +585,6 @@ def _moment(name: str, text: str | None) -> int | None:
         return nanoseconds(text)
     except ValueError as error:
         raise Problem("invalid-request", f"{name}: {error}") from None
-
-
-def _run(run: Run) -> dict[str, Any]:
-    return {
-        "run_id": run.run_id,
-        "original_run_id": run.original_run_id or None,
-        "name": run.name,
-        "status": run.status,
-        "start_time": rfc3339(run.start_ns),
-        "end_time": rfc3339(run.end_ns),
-        "duration_ms": duration_ms(run.start_ns, run.end_ns),
-        "agents": run.agents,
-        "counts": run.counts,
-        "span_count": run.span_count,
-        "failed_spans": run.failed_spans,
-        "usage": usage_of(run),
-        "cost_usd": _money(run.cost_usd),
-        "calls_without_cost": run.calls_without_cost,
-        "usage_coverage": run.usage_coverage,
-        "conversation_id": run.conversation_id or None,
-        "use_case_id": run.use_case_id or None,
-        "user_id": run.user_id or None,
-        "trigger": run.trigger,
-        "trace_ids": run.trace_ids,
-        "error": run.error or None,
-    }
-
-
-def _money(value: Any) -> str | None:
-    """Decimal as text without an exponent and without trailing zeros."""
-    if value is None:
-        return None
-    text = f"{value:f}"
-    return (text.rstrip("0").rstrip(".") or "0") if "." in text else text
 
 
 def _span_order(row: Resolved) -> tuple[int, str, str]:
@@ -692,155 +597,7 @@ def _parent(row: Resolved, root: tuple[str, str]) -> str | None:
     return None if (row.trace_id, row.span_id) == root else root[1]
 
 
-def _timeline_span(row: Resolved, parent: str | None, numbered: Any) -> dict[str, Any]:
-    attempt = numbered.attempt if numbered is not None else None
-    return {
-        "trace_id": row.trace_id,
-        "span_id": row.span_id,
-        "parent_span_id": parent,
-        "role": row.role or None,
-        "name": row.name,
-        "start_time": rfc3339(row.start_ns),
-        "end_time": rfc3339(row.end_ns),
-        "duration_ms": duration_ms(row.start_ns, row.end_ns),
-        "status": row.status,
-        "step_id": attempt.step_id if attempt else None,
-        "agent_id": attempt.agent_id if attempt else row.agent_id or None,
-        "pass_seq": attempt.pass_seq if attempt else None,
-        "attempt": attempt.attempt if attempt else None,
-        "call_seq": numbered.call_seq or None if numbered is not None else None,
-        "provider": row.provider or None,
-        "model": row.model or None,
-        "tool_name": row.tool_name or None,
-        "usage": usage_of(row),
-        "cost_usd": _money(row.cost_usd),
-        "billed": row.billed,
-        "aggregate": row.is_aggregate,
-        "call_span_id": row.call_span_id or None,
-        "labels": row.labels,
-        "error": row.error or None,
-    }
-
-
 def _listed(found: Blackboard, earlier: bool) -> list[Artifact]:
     if not earlier:
         return found.artifacts
     return sorted((*found.artifacts, *found.replaced), key=lambda artifact: artifact.sort_key)
-
-
-def _artifact(board: Board, tenant: Tenant, run: Run, artifact: Artifact) -> dict[str, Any]:
-    described = describe(artifact, tenant, run.run_id, board.settings.characters_per_token)
-    return described | {
-        "summary": described["summary"][: board.settings.summary_characters],
-        "created_at": rfc3339(described["created_at"]),
-        "updated_at": rfc3339(described["updated_at"]),
-    }
-
-
-def _prompt(
-    board: Board,
-    tenant: Tenant,
-    run: Run,
-    artifact: Artifact,
-    outputs: dict[tuple[str, str], str],
-    billed: dict[tuple[str, str], Resolved],
-) -> dict[str, Any]:
-    shown = _artifact(board, tenant, run, artifact)
-    row = artifact.resolved
-    paid = billed.get((row.trace_id, row.call_span_id))
-    return {
-        **{name: shown[name] for name in (
-            "artifact_id", "label", "step_id", "agent_id", "pass_seq", "attempt", "call_seq", "trace_id", "span_id",
-            "status", "token_size", "body_bytes", "summary", "metadata",
-        )},
-        "exact": shown["metadata"]["exact"],
-        "provider": row.provider or None,
-        "model": row.model or None,
-        "operation": row.operation,
-        "usage": usage_of(paid or row),
-        "cost_usd": _money(paid.cost_usd) if paid else None,
-        "cost_source": paid.cost_source or None if paid else None,
-        "output_artifact_id": outputs.get((row.trace_id, row.call_span_id or row.span_id)),
-        "requested_calls": requested_calls(row),
-        "earlier_attempt": artifact.earlier_attempt,
-        "start_time": rfc3339(row.start_ns),
-        "end_time": rfc3339(row.end_ns),
-        "error": row.error or None,
-    }  # fmt: skip
-
-
-def _span_detail(board: Board, trace_id: str, span_id: str, found: Any, logs: list[LogLight]) -> dict[str, Any]:
-    bodies: list[Body] = list(found["bodies"])
-    contents = board.reader.bodies(bodies)
-    values = [_content_value(body, data) for body, data in zip(bodies, contents, strict=True)]
-    by_field = {body.field: value for body, value in zip(bodies, values, strict=True)}
-    attributes = orjson.loads(found["attributes"])
-    shown: dict[str, Any] = {}
-    for key, value in attributes.items():
-        index = _pointer(value, len(values))
-        if index is not None and bodies[index].encoding == "pairs":
-            shown.update({str(name): each for name, each in values[index]})
-        else:
-            shown[key] = value if index is None else values[index]
-    events = orjson.loads(found["events"])
-    for event in events:
-        for key, value in event["attributes"].items():
-            index = _pointer(value, len(values))
-            if index is not None:
-                event["attributes"][key] = values[index]
-    return {
-        "trace_id": trace_id,
-        "span_id": span_id,
-        "parent_span_id": found["parent_span_id"],
-        "name": by_field.get("name", found["name"]),
-        "kind": found["kind"],
-        "status_code": found["status_code"],
-        "status_message": by_field.get("status_message", found["status_message"]),
-        "start_time": rfc3339(found["start_ns"]),
-        "end_time": rfc3339(found["sent_end_ns"]),
-        "start_time_unix_nano": str(found["start_ns"]),
-        "end_time_unix_nano": str(found["sent_end_ns"]),
-        "attributes": shown,
-        "events": events,
-        "links": orjson.loads(found["links"]),
-        "resource": _shared(found["resource"], by_field),
-        "scope": _shared(found["instrumentation_scope"], by_field),
-        "logs": [_log(each) for each in logs],
-        "dropped": orjson.loads(found["dropped"]) if found["dropped"] else {},
-        "trace_state": found["trace_state"],
-        "dialect": found["dialect"],
-    }
-
-
-def _shared(text: str, by_field: dict[str, Any]) -> dict[str, Any]:
-    """A resource or scope with the values that were too large for the row."""
-    shown: dict[str, Any] = orjson.loads(text)
-    for held in (shown, shown["attributes"]):
-        for name, value in held.items():
-            if isinstance(value, dict) and len(value) == 1 and (field := value.get(CONTENT)) in by_field:
-                held[name] = by_field[field]
-    return shown
-
-
-def _log(light: LogLight) -> dict[str, Any]:
-    return {
-        "record_sha256": light.record_sha256,
-        "trace_id": light.trace_id,
-        "time": rfc3339(light.time_ns),
-        "event_name": light.event_name,
-        "severity": light.severity_text,
-    }
-
-
-def _pointer(value: Any, count: int) -> int | None:
-    if isinstance(value, dict) and len(value) == 1 and isinstance(index := value.get(CONTENT), int) and index < count:
-        return index
-    return None
-
-
-def _content_value(body: Body, data: bytes) -> Any:
-    if body.encoding == "text":
-        return data.decode(errors="replace")
-    if body.encoding == "bytes":
-        return {"$bytes": base64.b64encode(data).decode()}
-    return parsed(data.decode(errors="replace"))

@@ -15,9 +15,9 @@ import orjson
 
 from otel_blackboard.processor.dialects.dialect import PROVIDER_CALL, STEP, TOOL
 from otel_blackboard.processor.dialects.genai import message_role
+from otel_blackboard.processor.flattened import unflatten
 from otel_blackboard.processor.identity import artifact_id
 from otel_blackboard.processor.numbers import Attempt, Numbered, Numbering, number, tool_path
-from otel_blackboard.processor.reading import unflatten
 from otel_blackboard.processor.values import parsed
 from otel_blackboard.records import ArtifactRow, Body, RequestedCall, Resolved, Tenant
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from otel_blackboard.processor.reading import RECALL_TOOL, sameness
+from otel_blackboard.processor.drafts import RECALL_TOOL, sameness
 from otel_blackboard.query.artifacts import Artifact
 
 HEADING = """## Actions already taken this run
