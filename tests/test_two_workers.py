@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from otel_blackboard.collector.arrival import Arrival, StoreUnavailable
-from otel_blackboard.collector.group_commit import GroupCommit
+from otel_blackboard.collector.group_commit import GroupCommit, Waiting
 from otel_blackboard.config import Settings
 from otel_blackboard.exporter.flush import Exporter, StoreFailed
 from otel_blackboard.query.api import make_api
@@ -105,17 +106,24 @@ class FakeExporter:
 def test_a_request_that_cannot_be_stored_costs_no_other_request(tenant: Tenant) -> None:
     exporter = FakeExporter()
     commit = GroupCommit(exporter, Settings(flush_bytes=10**9))
-    batch = [(Arrival([(tenant, Trace(name).span(name))], [], 10), _future()) for name in ("a", "bad", "b", "c")]
+    batch = [_waiting(tenant, name) for name in ("a", "bad", "b", "c")]
     commit._commit(batch)
     assert sorted(exporter.stored) == ["a", "b", "c"]
-    assert [type(future.exception()) for _, future in batch] == [type(None), ValueError, type(None), type(None)]
-    lost = [(Arrival([(tenant, Trace("down").span("down"))], [], 10), _future())]
+    assert [type(each.future.exception()) for each in batch] == [type(None), ValueError, type(None), type(None)]
+    lost = [_waiting(tenant, "down")]
     commit._commit(lost)
-    assert isinstance(lost[0][1].exception(), StoreUnavailable)
+    assert isinstance(lost[0].future.exception(), StoreUnavailable)
     assert commit.close()
 
 
-def _future() -> Any:
-    from concurrent.futures import Future
+def test_a_sender_that_no_longer_waits_does_not_end_the_others(tenant: Tenant) -> None:
+    commit = GroupCommit(FakeExporter(), Settings())
+    gone = _waiting(tenant, "gone")
+    assert gone.future.cancel()
+    commit._commit([gone])
+    assert commit.submit(_waiting(tenant, "next").arrival).result(10) is None
+    assert commit.close()
 
-    return Future()
+
+def _waiting(tenant: Tenant, name: str) -> Waiting:
+    return Waiting(Arrival([(tenant, Trace(name).span(name))], [], 10), Future(), 10)

@@ -5,11 +5,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 from collections import deque
-from concurrent.futures import Future
-from typing import Protocol
+from concurrent.futures import Future, InvalidStateError
+from typing import NamedTuple, Protocol
 
 from otel_blackboard.collector.arrival import Arrival, QueueFull, ShuttingDown, StoreUnavailable
 from otel_blackboard.config import Settings
@@ -20,12 +21,21 @@ from otel_blackboard.records import LogRecord, Span, Tenant
 log = logging.getLogger(__name__)
 
 
-_RECORD_BYTES = 600
-"""What a decoded span or log record takes beside its content: many small ones weigh far more than they did on the wire."""
+_RECORD_BYTES, _ATTRIBUTE_BYTES = 600, 70
+"""What a decoded span or log record, and each attribute, takes beside its content: many small ones weigh far more than they
+did on the wire."""
 
 
 def held_bytes(arrival: Arrival) -> int:
-    return arrival.size + _RECORD_BYTES * (len(arrival.spans) + len(arrival.logs))
+    attributes = sum(len(span.attributes) for _, span in arrival.spans)
+    attributes += sum(len(record.attributes) for _, record in arrival.logs)
+    return arrival.size + _RECORD_BYTES * (len(arrival.spans) + len(arrival.logs)) + _ATTRIBUTE_BYTES * attributes
+
+
+class Waiting(NamedTuple):
+    arrival: Arrival
+    future: Future[None]
+    held: int
 
 
 class Flusher(Protocol):
@@ -35,7 +45,7 @@ class Flusher(Protocol):
 class GroupCommit:
     def __init__(self, exporter: Flusher, settings: Settings) -> None:
         self._exporter, self._settings = exporter, settings
-        self._waiting: deque[tuple[Arrival, Future[None]]] = deque()
+        self._waiting: deque[Waiting] = deque()
         self._bytes = 0
         self._closing = False
         self._changed = threading.Condition()
@@ -51,13 +61,13 @@ class GroupCommit:
     def submit(self, arrival: Arrival) -> Future[None]:
         """Raises QueueFull or ShuttingDown at once; the future fails with StoreUnavailable when a store fails."""
         future: Future[None] = Future()
+        size = held_bytes(arrival)
         with self._changed:
             if self._closing:
                 raise ShuttingDown
-            size = held_bytes(arrival)
             if self._bytes and self._bytes + size > self._settings.max_queue_bytes:
                 raise QueueFull
-            self._waiting.append((arrival, future))
+            self._waiting.append(Waiting(arrival, future, size))
             self._bytes += size
             self._changed.notify()
         return future
@@ -80,22 +90,22 @@ class GroupCommit:
                 batch = self._take()
             self._commit(batch)
             with self._changed:
-                self._bytes -= sum(held_bytes(arrival) for arrival, _ in batch)
+                self._bytes -= sum(each.held for each in batch)
 
-    def _take(self) -> list[tuple[Arrival, Future[None]]]:
+    def _take(self) -> list[Waiting]:
         batch = [self._waiting.popleft()]
-        size = held_bytes(batch[0][0])
-        while self._waiting and size + held_bytes(self._waiting[0][0]) <= self._settings.flush_bytes:
+        size = batch[0].held
+        while self._waiting and size + self._waiting[0].held <= self._settings.flush_bytes:
             batch.append(self._waiting.popleft())
-            size += held_bytes(batch[-1][0])
+            size += batch[-1].held
         return batch
 
-    def _commit(self, batch: list[tuple[Arrival, Future[None]]]) -> None:
+    def _commit(self, batch: list[Waiting]) -> None:
         self.flushes += 1
         try:
             self._exporter.flush(
-                [item for arrival, _ in batch for item in arrival.spans],
-                [item for arrival, _ in batch for item in arrival.logs],
+                [item for each in batch for item in each.arrival.spans],
+                [item for each in batch for item in each.arrival.logs],
             )
         except StoreFailed as error:
             self.failed_flushes += 1
@@ -111,10 +121,12 @@ class GroupCommit:
             for alone in batch:
                 self._commit([alone])
         else:
-            for _, future in batch:
-                future.set_result(None)
+            for each in batch:
+                with contextlib.suppress(InvalidStateError):  # nobody waits any more: that must not end the thread
+                    each.future.set_result(None)
 
 
-def _fail(batch: list[tuple[Arrival, Future[None]]], error: Exception) -> None:
-    for _, future in batch:
-        future.set_exception(error)
+def _fail(batch: list[Waiting], error: Exception) -> None:
+    for each in batch:
+        with contextlib.suppress(InvalidStateError):
+            each.future.set_exception(error)

@@ -73,7 +73,7 @@ def total_price(prices: Any, read: int, written: int, cached: int, cache_write: 
         )
         if count
     ]
-    if all(isinstance(each, Decimal) for _, each in parts):
+    if all(isinstance(each, Decimal) for _, each in parts) and not prices.requests_kcount:
         return sum((count * each for count, each in parts), Decimal(0)) / _MILLION
     return packaged_price(prices, read, written, cached, cache_write)
 
