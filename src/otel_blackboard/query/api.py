@@ -27,7 +27,7 @@ from otel_blackboard.processor.numbers import number, tool_path
 from otel_blackboard.query import answers, ledger, problems, recall, tokens
 from otel_blackboard.query.artifacts import Artifact, Blackboard
 from otel_blackboard.query.authorization import Access, Guarded
-from otel_blackboard.query.board import Board, MovedRun, NoSuchRun
+from otel_blackboard.query.board import MOST, Board, MovedRun, NoSuchRun
 from otel_blackboard.query.problems import Problem, documented
 from otel_blackboard.query.runs import Run, merge_parts
 from otel_blackboard.query.shown import (
@@ -44,8 +44,6 @@ from otel_blackboard.records import ARTIFACT_KINDS, Resolved, Tenant
 log = logging.getLogger(__name__)
 
 _ERRORS = documented("invalid-request", "unauthenticated", "forbidden", "not-found", "store-unavailable")
-MOST = 1000
-"""Rows a page may have."""
 
 
 def make_api(
@@ -347,8 +345,9 @@ def _run_routes(router: APIRouter, board: Board, Reading: Any) -> None:
     ) -> dict[str, Any]:
         """Every span of the run, oldest first, without bodies."""
         run = board.run(tenant, run_id)
-        rows = sorted(board.resolved(tenant, run), key=_span_order)
         after = decode_cursor(cursor, int, str, str)
+        rows, logs = board.timeline(tenant, run, with_logs=after is None and parent is None)
+        rows.sort(key=_span_order)
         root = (run.root.trace_id, run.root.root_span_id)
         numbering = number(rows)
         chosen = [
@@ -358,7 +357,6 @@ def _run_routes(router: APIRouter, board: Board, Reading: Any) -> None:
             if (parent is None or (above or "") == parent) and (after is None or _span_order(row) > tuple(after))
         ]
         page = chosen[:limit]
-        logs = board.reader.loose_logs(tenant, run.trace_ids, MOST) if after is None and parent is None else []
         return {
             "run_id": run.run_id,
             "spans": [shown_timeline_span(row, above, numbering.spans.get((row.trace_id, row.span_id))) for row, above in page],

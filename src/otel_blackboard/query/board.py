@@ -14,9 +14,13 @@ from otel_blackboard.processor.tree import USAGE
 from otel_blackboard.query import recall
 from otel_blackboard.query.artifacts import Artifact, Blackboard, assemble, blackboard
 from otel_blackboard.query.runs import Run, merge_parts
-from otel_blackboard.records import Resolved, Tenant
+from otel_blackboard.records import LogLight, Resolved, Tenant
 
 _OF_TRACE = re.compile(r"run_([0-9a-f]{32})")
+
+
+MOST = 1000
+"""Rows a page may have."""
 
 
 class NoSuchRun(Exception):
@@ -56,6 +60,13 @@ class Board:
 
     def resolved(self, tenant: Tenant, run: Run) -> list[Resolved]:
         return self.reader.resolved(tenant, run.run_id, run.trace_ids)
+
+    def timeline(self, tenant: Tenant, run: Run, with_logs: bool) -> tuple[list[Resolved], list[LogLight]]:
+        """All spans, and the log records that belong to none of them."""
+        if not with_logs:
+            return self.resolved(tenant, run), []
+        logs = self._beside.submit(self.reader.loose_logs, tenant, run.trace_ids, MOST)
+        return self.resolved(tenant, run), logs.result()
 
     def blackboard(self, tenant: Tenant, run: Run, kinds: Sequence[str] | None = None) -> Blackboard:
         """Everything of these kinds (None = of all). Paths are computed, where the deployment wants them listed."""
