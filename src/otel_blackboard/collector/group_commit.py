@@ -94,10 +94,10 @@ class GroupCommit:
 
     def _take(self) -> list[Waiting]:
         batch = [self._waiting.popleft()]
-        size = batch[0].held
-        while self._waiting and size + self._waiting[0].held <= self._settings.flush_bytes:
+        size = batch[0].arrival.size
+        while self._waiting and size + self._waiting[0].arrival.size <= self._settings.flush_bytes:
             batch.append(self._waiting.popleft())
-            size += batch[-1].held
+            size += batch[-1].arrival.size
         return batch
 
     def _commit(self, batch: list[Waiting]) -> None:
