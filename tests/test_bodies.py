@@ -453,7 +453,7 @@ def test_a_host_that_says_nothing_is_given_up_after_one_read_timeout(monkeypatch
 
 def test_an_outage_ends_when_the_server_is_back(tmp_path: Path) -> None:
     if find_minio() is None:
-        pytest.skip("no binary of minio")
+        pytest.skip("not on this machine: no binary of minio")
     with minio_server(tmp_path) as url:
         store = S3Store(url, "us-east-1")
         store.put("a/b", b"kept")

@@ -667,7 +667,7 @@ async def test_a_grpc_port_in_use_is_said() -> None:
 # ---- real agents ----
 
 
-@pytest.mark.skipif(not CAPTURES.is_dir(), reason=f"no recordings of real agents at {CAPTURES}")
+@pytest.mark.skipif(not CAPTURES.is_dir(), reason=f"not on this machine: no recordings of real agents at {CAPTURES}")
 @DOORS
 async def test_requests_of_real_agents_are_taken_as_they_were_sent(door: Any) -> None:
     intake, counters = FakeIntake(), Counters()

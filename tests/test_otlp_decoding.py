@@ -86,7 +86,11 @@ def json_attribute(value: Any) -> Value:
 
 def captured_requests() -> list[Any]:
     if not CAPTURES.is_dir():
-        return [pytest.param(None, None, marks=pytest.mark.skip(f"no recordings of real agents at {CAPTURES}"))]
+        return [
+            pytest.param(
+                None, None, marks=pytest.mark.skip(f"not on this machine: no recordings of real agents at {CAPTURES}")
+            )
+        ]
     found = []
     for folder, signal in itertools.product(sorted(CAPTURES.iterdir()), ("traces", "logs")):
         if (folder / f"{signal}.jsonl").is_file():
@@ -656,7 +660,7 @@ def test_a_request_at_the_wrong_door_is_told_so() -> None:
             decode(body)
 
 
-@pytest.mark.skipif(not CAPTURES.is_dir(), reason=f"no recordings of real agents at {CAPTURES}")
+@pytest.mark.skipif(not CAPTURES.is_dir(), reason=f"not on this machine: no recordings of real agents at {CAPTURES}")
 def test_metrics_of_real_agents_at_the_wrong_door_are_told_so() -> None:
     files = sorted(CAPTURES.glob("*/raw/*-metrics.pb"))
     assert files
