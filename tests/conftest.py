@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 from fastapi import FastAPI
 from httpx import Response
@@ -27,6 +28,11 @@ from otel_blackboard.records import LogRecord, Span, Tenant
 from otel_blackboard.service import Stores, open_stores
 from tests.servers.clickhouse_over_chdb import clickhouse_over_chdb
 from tests.servers.seaweedfs import find_weed, seaweedfs
+
+# No test is timed, a slow machine is no fault. (Where CI is set, hypothesis has such a profile of its own.)
+hypothesis.settings.register_profile("untimed", parent=hypothesis.settings.default, deadline=None)
+if "CI" not in os.environ:
+    hypothesis.settings.load_profile("untimed")
 
 PAIRS = ("embedded", "wire")
 _numbers = itertools.count(1)
