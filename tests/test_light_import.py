@@ -20,3 +20,13 @@ def test_the_face_for_agents_loads_nothing_of_the_service() -> None:
     assert [name for name in HEAVY if any(m == name or m.startswith(name + ".") for m in loaded)] == []
     own = {name for name in loaded if name.startswith("otel_blackboard.")}
     assert not {name for name in own if name.split(".")[1] in ("collector", "exporter", "query", "service", "cli")}
+
+
+def test_the_command_in_a_light_install_says_what_to_install() -> None:
+    program = (
+        "import sys; sys.modules['click'] = None; sys.argv = ['otel-blackboard', 'serve']; import otel_blackboard.cli"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 1
+    assert ended.stderr.strip().endswith("pip install 'otel-blackboard[embedded]'")
+    assert "Traceback" not in ended.stderr

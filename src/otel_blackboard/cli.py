@@ -11,9 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import click
-
 try:
+    import click
     from pydantic import ValidationError
 
     from otel_blackboard.config import Settings
