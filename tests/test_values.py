@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from otel_blackboard.processor.drafts import arguments_text
 from otel_blackboard.processor.values import (
-    attributes_json,
     compact,
     content_bytes,
     parsed,
@@ -171,7 +170,7 @@ def test_tagging_loses_nothing(value: Any) -> None:
 
 @given(st.dictionaries(KEYS, VALUES, max_size=4))
 def test_attributes_as_json_lose_nothing(attributes: dict[str, Any]) -> None:
-    assert _same(restore(orjson.loads(attributes_json(attributes))), attributes)
+    assert _same(restore(orjson.loads(to_json(attributes))), attributes)
 
 
 @given(TEXTS, st.binary(max_size=20))

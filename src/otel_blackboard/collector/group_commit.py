@@ -49,14 +49,8 @@ class GroupCommit:
         self._bytes = 0
         self._closing = False
         self._changed = threading.Condition()
-        self.flushes = 0
-        self.failed_flushes = 0
         self._thread = threading.Thread(target=self._run, name="group-commit", daemon=True)
         self._thread.start()
-
-    @property
-    def waiting_bytes(self) -> int:
-        return self._bytes
 
     def submit(self, arrival: Arrival) -> Future[None]:
         """Raises QueueFull or ShuttingDown at once; the future fails with StoreUnavailable when a store fails."""
@@ -101,18 +95,15 @@ class GroupCommit:
         return batch
 
     def _commit(self, batch: list[Waiting]) -> None:
-        self.flushes += 1
         try:
             self._exporter.flush(
                 [item for each in batch for item in each.arrival.spans],
                 [item for each in batch for item in each.arrival.logs],
             )
         except StoreFailed as error:
-            self.failed_flushes += 1
             log.warning("flush failed, senders are asked to send again: %s", error)
             _fail(batch, StoreUnavailable(str(error)))
         except Exception as error:
-            self.failed_flushes += 1
             if len(batch) == 1:
                 log_failure(log, "a request could not be stored", error)
                 _fail(batch, error)

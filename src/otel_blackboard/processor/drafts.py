@@ -30,15 +30,11 @@ from otel_blackboard.records import (
 )
 
 RECALL_TOOL = "__query_blackboard"
-
-
 ARGUMENTS_KEPT = 16_384
 """Characters of a call's arguments that stand in the artifact row; sameness uses the hash of the whole."""
 
-
 SEARCHED = 20_000
 """Characters of a body that full text covers (RCL-08)."""
-
 
 SUMMARY = 500
 
@@ -68,15 +64,16 @@ def model_call_drafts(
                 indexes.append(_content(contents, parts[meaning], "llm_prompt"))
         if "input" not in parts and (messages := _inputs(events)):
             prompt.origin = prompt.origin or "event"
-            indexes += [_event_content(contents, part, "llm_prompt") for part in messages]
+            indexes += [_content(contents, part, "llm_prompt") for part in messages]
     light.has_input = bool(indexes)
     _describe_prompt(prompt, light, [contents.items[index] for index in indexes], parts)
     drafts = [Draft(prompt, indexes)] if indexes or light.operation == "chat" else []
     return drafts + output_drafts(tenant, light, parts, events, contents, exact_response=True)
 
 
-def _inputs(events: list[Part]) -> list[Part]:
-    return [part for part in events if part.meaning in ("system", "input", "message", "tools")]
+def _inputs(parts: list[Part]) -> list[Part]:
+    """What a prompt is rebuilt from."""
+    return [part for part in parts if part.meaning in ("system", "input", "message", "tools")]
 
 
 def _prompt_row(tenant: Tenant, light: Light) -> ArtifactRow:
@@ -111,7 +108,7 @@ def output_drafts(
         messages = _messages_of(parts["output"])
     elif answers:
         row.origin = "event"
-        indexes += [_event_content(contents, part, "agent_output") for part in answers]
+        indexes += [_content(contents, part, "agent_output") for part in answers]
         messages = [message for part in answers for message in _messages_of(part)]
     elif exact_response and "response" in parts:
         row.origin = "attribute"
@@ -211,22 +208,20 @@ def _requested(calls: Iterable[ToolCall]) -> tuple[RequestedCall, ...]:
 
 
 def _content(contents: Contents, part: Part, kind: str) -> int:
-    if part.field.startswith("events."):
-        return _event_content(contents, part, kind)
     index = contents.value(part.field, part.value, kind)
-    if part.field.endswith(".*"):
+    if _is_family(part):
         contents.items[index].encoding = "pairs"
     return index
 
 
-def _event_content(contents: Contents, part: Part, kind: str) -> int:
-    return contents.value(part.field, part.value, kind)
+def _is_family(part: Part) -> bool:
+    """Whether it is a flattened family; `events.N.*` is a whole event."""
+    return part.field.endswith(".*") and not part.field.startswith("events.")
 
 
 def _messages_of(part: Part) -> list[Message]:
-    if part.field.endswith(".*") and not part.field.startswith("events."):
-        return read_messages(unflatten(part.value), "assistant" if part.meaning == "output" else "user")
-    return read_messages(part.value, "assistant" if part.meaning == "output" else "user")
+    value = unflatten(part.value) if _is_family(part) else part.value
+    return read_messages(value, "assistant" if part.meaning == "output" else "user")
 
 
 def _describe(row: ArtifactRow, contents: list[Content], text: str, summary: str, structured: bool) -> None:
@@ -282,7 +277,7 @@ def log_drafts(tenant: Tenant, light: LogLight, parts: list[Part], contents: Con
     """Rows without knowledge of the span: its role decides on reading whether they count."""
     drafts: list[Draft] = []
     span = Light(light.trace_id, light.span_id, name=light.event_name, agent_id=light.agent_id)
-    prompts = [part for part in parts if part.meaning in ("system", "input", "message", "tools")]
+    prompts = _inputs(parts)
     if prompts:
         row = _prompt_row(tenant, span)
         row.origin, row.exact = "log", False

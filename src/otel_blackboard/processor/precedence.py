@@ -27,10 +27,7 @@ from otel_blackboard.records import (
 NAME_KEPT = 1_024
 """Characters of a name (agent, model, tool …) in the light columns; the attribute itself is kept whole."""
 
-
 _NUMBERS = frozenset(f.name for f in fields(Light) if "int | None" in str(f.type))
-
-
 IDS = {"run_id": "run_", "step_id": "step_"}
 
 
@@ -43,27 +40,15 @@ def _merged(tables: Iterable[tuple[Dialect, Any]]) -> list[tuple[str, list[tuple
 
 
 _FACTS = _merged((d, d.facts) for d in BY_FIELD)
-
-
 _CONTENT = _merged((d, d.content) for d in BY_FIELD)
-
-
 _LABELS = _merged((d, d.labels) for d in BY_FIELD)
-
-
 LOG_FACTS = [(fact, keys) for fact, keys in _FACTS if fact in {f.name for f in fields(LogLight)}]
-
-
 ORDINALS = frozenset("pass_seq attempt call_seq loop_iteration output_retry retry_count".split())
-
-
 LARGEST_ORDINAL = 2**32 - 1
 """What counts within a run: a larger number is a mistake, and no column takes it."""
 
-
 _OF_RESOURCE = frozenset({"run_id", "run_name", "use_case_id", "conversation_id"})
 """Facts that a whole process may state once, in its resource."""
-
 
 Table = list[tuple[str, list[tuple[Dialect, str]]]]
 
@@ -93,11 +78,7 @@ def _make_shape(keys: tuple[str, ...], resource_keys: tuple[str, ...]) -> _Shape
 
 
 _known_shape = lru_cache(maxsize=1024)(_make_shape)
-
-
 _LONGEST_KEY = 256
-
-
 _MOST_KEYS = 128
 """Attributes of a span whose shape is remembered: the memory stays small whatever is sent."""
 

@@ -15,7 +15,7 @@ from typing import Any, cast
 
 import orjson
 
-from otel_blackboard.records import Attributes, InvalidText, Value
+from otel_blackboard.records import InvalidText, Value
 
 BYTES, INVALID, DOUBLE, CONTENT = "$bytes", "$invalid", "$double", "$content"
 _RESERVED = re.compile(r"\$+(bytes|invalid|double|content)")
@@ -53,14 +53,6 @@ def restore(value: Any) -> Value:
 def to_json(value: Value) -> str:
     """Compact JSON text, keys in the order sent."""
     return orjson.dumps(plain(value)).decode()
-
-
-def attributes_json(attributes: Attributes) -> str:
-    # Most attribute maps are flat and plain: orjson takes them as they are, without a walk.
-    for key, value in attributes.items():
-        if not isinstance(value, _PLAIN) or key[:1] == "$":
-            return orjson.dumps({_escape(k): plain(v) for k, v in attributes.items()}).decode()
-    return orjson.dumps(attributes).decode()
 
 
 def content_bytes(value: Value) -> tuple[bytes, str]:

@@ -144,7 +144,6 @@ ArtifactId = Annotated[str, PathParameter(description="Artifact id", examples=["
 Limit = Annotated[int, Query(ge=1, le=MOST, description="Rows of this page")]
 Cursor = Annotated[str | None, Query(description="`next_cursor` of the page before")]
 Earlier = Annotated[bool, Query(description="Also rows that a retry has written over, and answers inside a pass")]
-Moment = Annotated[str | None, Query(description="RFC 3339 time", examples=["2026-11-30T12:00:00Z"])]
 
 
 _ARTIFACT_PLACE = (int, str, str, int, bool, int, str, int, int, str)

@@ -16,7 +16,6 @@ from otel_blackboard.records import Tenant
 
 SHORTEST_SECRET = 16
 AUDIENCE = "otel-blackboard/run"
-CAPABILITIES = ("query_blackboard",)
 
 
 class InvalidToken(Exception):

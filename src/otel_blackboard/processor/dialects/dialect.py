@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from otel_blackboard.records import Event, LogRecord, Span, Value
 
-PROVIDER_CALL, TOOL, STEP, FLOW_RUN, SKILL = "provider_call", "tool_invocation", "step", "flow_run", "skill"
+PROVIDER_CALL, TOOL, STEP, FLOW_RUN = "provider_call", "tool_invocation", "step", "flow_run"
 ROLES = ("flow_run", "step", "skill", "provider_call", "tool_invocation", "proxy_request", "guard", "verifier")
 
 
