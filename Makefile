@@ -1,5 +1,6 @@
 # make demo    a real agent run, and what the service made of it       make lint    formatting, lint, types
 # make test    installs and passes the tests                           make bench   measures against the budgets
+# make nightly the same tests, and the random ones at length: an hour or so
 # make clean   removes the environment and caches, never data
 #
 # Each makes .venv with PYTHON and installs what it needs there, again only when pyproject.toml has changed.
@@ -15,7 +16,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_ROOT_USER_ACTION := ignore
 export PIP_NO_INPUT := 1
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test nightly lint bench clean
 .DEFAULT_GOAL := demo
 .DELETE_ON_ERROR:
 
@@ -24,6 +25,9 @@ demo: $(VENV)/.embedded
 
 test: $(VENV)/.test
 	$(bin)/python -m pytest $(PYTEST_ARGS)
+
+nightly: $(VENV)/.test
+	BLACKBOARD_NIGHTLY=1 $(bin)/python -m pytest $(PYTEST_ARGS)
 
 lint: $(VENV)/.lint
 	$(bin)/ruff check
