@@ -6,8 +6,12 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import random
+import re
+import signal
 import subprocess
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -24,14 +28,19 @@ from otel_blackboard.exporter.folder_store import FolderStore
 from otel_blackboard.exporter.packs import read_bodies, read_footer
 from otel_blackboard.exporter.s3_store import S3Store
 from otel_blackboard.exporter.tables import read_bodies_text
-from otel_blackboard.records import Body, Span
+from otel_blackboard.records import Body, Span, Tenant
 from otel_blackboard.service import Stores, open_stores
+from tests.conftest import PAIRS, Project, new_project
+from tests.dying import POINTS, Part, story
 from tests.effort import CRASHES
 from tests.running_service import RunningService, launch, service
 from tests.senders import Load, Told, pass_of, role_of
 from tests.servers import free_ports, wait_until
 from tests.servers.clickhouse_over_chdb import front_process
 from tests.servers.seaweedfs import find_weed, seaweedfs
+
+NOW = time.time_ns()
+"""A frozen clock for answers that are compared."""
 
 # ------------------------------------------------------------------------------------------- what a reader must be shown
 
@@ -292,3 +301,96 @@ def killed_while_starting(data: Path, options: Sequence[str], seconds: float) ->
     time.sleep(seconds)
     process.kill()
     process.wait()
+
+
+# ------------------------------------------------------------------------------------------ killed at a step of one flush
+
+
+@dataclass
+class Dead:
+    """Stores in which a process has died at each point, every time in a project of its own."""
+
+    stores: Stores
+    oracles: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def undisturbed(self, *parts: Part) -> dict[str, Any]:
+        """What readers are shown where these flushes came one after another."""
+        key = repr(parts)
+        if key not in self.oracles:
+            project = new_project(self.stores)
+            for part in parts:
+                project.store(*part)
+            self.oracles[key] = answers_of(project)
+        return self.oracles[key]
+
+
+@pytest.fixture(scope="module", params=PAIRS)
+def dead(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dead]:
+    settings = {"data": str(tmp_path_factory.mktemp("dead")), "retrieval": True, "plan_state_persistence": True}
+    settings["token_secret"] = "the secret of the tests, 32 bytes"
+    if request.param == "wire":
+        settings["clickhouse"], settings["s3"] = request.getfixturevalue("wire")
+        settings["database"] = "dead"
+    for number, point in enumerate(POINTS):
+        command = [sys.executable, "-m", "tests.dying", json.dumps(settings), point, f"died-{number}"]
+        died = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        assert (died.returncode, died.stdout) == (-signal.SIGKILL, "acknowledged\n"), f"{point}: {died.stderr}"
+    with open_stores(Settings(**settings)) as stores:
+        yield Dead(stores)
+
+
+BEFORE, HALF, MORE = story()
+NOTHING: Part = ((), ())
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_a_flush_cut_short(dead: Dead, point: str) -> None:
+    project = Project(dead.stores, Tenant("default", f"died-{list(POINTS).index(point)}"))
+    tables = POINTS[point]
+    # Nothing of it was acknowledged: each answer is that of before or of after, and what was acknowledged is not hidden.
+    old, new = dead.undisturbed(BEFORE), dead.undisturbed(BEFORE, HALF)
+    for path, answer in answers_of(project).items():
+        assert answer in (old.get(path), new.get(path)), path
+    # Its sender never comes back. What was stored of it shows with the next span of its trace.
+    project.store(*MORE)
+    stored: Part = (HALF[0] if "spans" in tables else (), HALF[1] if "logs" in tables else ())
+    expected = dead.undisturbed(BEFORE, stored, MORE)
+    found = answers_of(project)
+    for path in expected:
+        if path.endswith("timeline") or path.count("/") == 2:
+            assert found[path] == expected[path], path
+    # Its sender does come back.
+    project.store(*HALF)
+    assert answers_of(project) == dead.undisturbed(BEFORE, MORE, HALF)
+
+
+def answers_of(project: Project) -> dict[str, Any]:
+    """Every read route of every run that the story may make: path → status and answer. Artifact ids, which hold the
+    project's name, stand as their place."""
+    api = project.api(clock_ns=NOW)
+    found: dict[str, Any] = {"/runs": api.json("/runs", all=True), "/search": api.json("/search", q="result")}
+    names: dict[str, str] = {}
+    spans = [span for part in (BEFORE, HALF, MORE) for span in part[0]]
+    for run_id in ("run_named", *sorted({f"run_{span.trace_id}" for span in spans})):
+        run = f"/runs/{run_id}"
+        for path in (run, f"{run}/timeline", f"{run}/ledger", f"{run}/paths"):
+            found[path] = _answer(api.get(path))
+        for path in (f"{run}/artifacts", f"{run}/prompts"):
+            found[path] = _answer(api.get(path, earlier=True))
+        for artifact in found[f"{run}/artifacts"][1].get("artifacts", ()):
+            names[artifact["artifact_id"]] = f"{artifact['span_id']}-{artifact['kind']}"
+            found[f"{run}/{names[artifact['artifact_id']]}"] = _answer(api.get(f"{run}/artifacts/{artifact['artifact_id']}/raw"))
+        for span_id in sorted({span.span_id for span in spans}):
+            found[f"{run}/spans/{span_id}"] = _answer(api.get(f"{run}/spans/{span_id}"))
+        if found[run][0] == 200:
+            found[f"{run}/recall"] = api.recall(api.token(run_id), {"query": "result", "top_k": 20})
+    text = json.dumps(found, sort_keys=True).replace(project.tenant.project_id, "PROJECT")
+    shown: dict[str, Any] = json.loads(re.sub(r"art_[0-9a-f]{32}", lambda match: names.get(match[0], match[0]), text))
+    return shown
+
+
+def _answer(response: Any) -> list[Any]:
+    if response.status_code == 307:
+        return [307, {"location": response.headers["location"]}]
+    kind = response.headers["content-type"]
+    return [response.status_code, response.json() if "json" in kind and "/raw" not in str(response.url) else {"raw": response.text}]
