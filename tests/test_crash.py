@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from httpx import Response
 
 from otel_blackboard.config import Settings
 from otel_blackboard.exporter.clickhouse import connect
@@ -340,28 +341,50 @@ def dead(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 
 BEFORE, HALF, MORE = story()
-NOTHING: Part = ((), ())
+MAIN, NAMED = f"run_{BEFORE[0][0].trace_id}", "run_named"
+RUNS = (MAIN, NAMED, f"run_{HALF[0][-1].trace_id}")
 
 
 @pytest.mark.parametrize("point", POINTS)
-def test_a_flush_cut_short(dead: Dead, point: str) -> None:
+def test_a_flush_cut_short_hides_nothing_and_is_finished_by_the_next_span_or_the_sender(dead: Dead, point: str) -> None:
     project = Project(dead.stores, Tenant("default", f"died-{list(POINTS).index(point)}"))
-    tables = POINTS[point]
-    # Nothing of it was acknowledged: each answer is that of before or of after, and what was acknowledged is not hidden.
-    old, new = dead.undisturbed(BEFORE), dead.undisturbed(BEFORE, HALF)
-    for path, answer in answers_of(project).items():
-        assert answer in (old.get(path), new.get(path)), path
-    # Its sender never comes back. What was stored of it shows with the next span of its trace.
+    nothing_is_hidden(dead, project)
+    # Its sender never comes back: what was stored of it shows with the next span of its trace.
     project.store(*MORE)
+    tables = POINTS[point]
     stored: Part = (HALF[0] if "spans" in tables else (), HALF[1] if "logs" in tables else ())
-    expected = dead.undisturbed(BEFORE, stored, MORE)
-    found = answers_of(project)
+    found, expected = answers_of(project), dead.undisturbed(BEFORE, stored, MORE)
     for path in expected:
-        if path.endswith("timeline") or path.count("/") == 2:
+        # An artifact that was not stored cannot be listed; the span that it is of is there.
+        if path.count("/") == 2 or path.endswith(("/timeline", "/paths")) or "artifacts" in tables:
             assert found[path] == expected[path], path
     # Its sender does come back.
     project.store(*HALF)
     assert answers_of(project) == dead.undisturbed(BEFORE, MORE, HALF)
+
+
+def nothing_is_hidden(dead: Dead, project: Project) -> None:
+    """What was acknowledged before is shown, as it was or as the cut flush has it, and no route breaks."""
+    shown, old, new = answers_of(project), dead.undisturbed(BEFORE), dead.undisturbed(BEFORE, HALF)
+    run, then = (MAIN, old) if shown[f"/runs/{MAIN}"][0] == 200 else (NAMED, new)
+    assert shown[f"/runs/{run}"][0] == 200
+    timeline = shown[f"/runs/{run}/timeline"][1]
+    spans = {span["span_id"] for span in timeline["spans"]}
+    assert {span.span_id for span in BEFORE[0]} <= spans
+    assert run in [listed["run_id"] for listed in shown["/runs"]["runs"]]
+    for path in old:
+        if path.startswith(f"/runs/{MAIN}/"):
+            here = path.replace(MAIN, run)
+            if path.endswith(("-llm_prompt", "-agent_output", "-tool_result")) and old[path][0] == 200:
+                assert shown.get(here) in (old[path], new.get(path.replace(MAIN, NAMED))), here
+            if "/spans/" in path and old[path][0] == 200:
+                assert shown[here][0] == 200, here
+    loose = [record["event_name"] for record in timeline["logs"]]
+    assert "app.note" in loose
+    waiting = BEFORE[1][0]
+    told = shown[f"/runs/{run}/spans/{waiting.span_id}"][1]["logs"] if waiting.span_id in spans else timeline["logs"]
+    assert waiting.event_name in [record["event_name"] for record in told]
+    assert then[f"/runs/{run}"][0] == 200
 
 
 def answers_of(project: Project) -> dict[str, Any]:
@@ -370,27 +393,31 @@ def answers_of(project: Project) -> dict[str, Any]:
     api = project.api(clock_ns=NOW)
     found: dict[str, Any] = {"/runs": api.json("/runs", all=True), "/search": api.json("/search", q="result")}
     names: dict[str, str] = {}
-    spans = [span for part in (BEFORE, HALF, MORE) for span in part[0]]
-    for run_id in ("run_named", *sorted({f"run_{span.trace_id}" for span in spans})):
+    spans = sorted({span.span_id for part in (BEFORE, HALF, MORE) for span in part[0]})
+    for run_id in RUNS:
         run = f"/runs/{run_id}"
-        for path in (run, f"{run}/timeline", f"{run}/ledger", f"{run}/paths"):
+        found[run] = _answer(api.get(run))
+        if found[run][0] != 200:
+            continue
+        for path in (f"{run}/timeline", f"{run}/ledger", f"{run}/paths"):
             found[path] = _answer(api.get(path))
         for path in (f"{run}/artifacts", f"{run}/prompts"):
             found[path] = _answer(api.get(path, earlier=True))
-        for artifact in found[f"{run}/artifacts"][1].get("artifacts", ()):
-            names[artifact["artifact_id"]] = f"{artifact['span_id']}-{artifact['kind']}"
-            found[f"{run}/{names[artifact['artifact_id']]}"] = _answer(api.get(f"{run}/artifacts/{artifact['artifact_id']}/raw"))
-        for span_id in sorted({span.span_id for span in spans}):
+        for artifact in found[f"{run}/artifacts"][1]["artifacts"]:
+            names[artifact["artifact_id"]] = name = f"{artifact['span_id']}-{artifact['kind']}"
+            found[f"{run}/{name}"] = _answer(api.get(f"{run}/artifacts/{artifact['artifact_id']}/raw"))
+        for span_id in spans:
             found[f"{run}/spans/{span_id}"] = _answer(api.get(f"{run}/spans/{span_id}"))
-        if found[run][0] == 200:
-            found[f"{run}/recall"] = api.recall(api.token(run_id), {"query": "result", "top_k": 20})
+        found[f"{run}/recall"] = api.recall(api.token(run_id), {"query": "result", "top_k": 20})
     text = json.dumps(found, sort_keys=True).replace(project.tenant.project_id, "PROJECT")
     shown: dict[str, Any] = json.loads(re.sub(r"art_[0-9a-f]{32}", lambda match: names.get(match[0], match[0]), text))
     return shown
 
 
-def _answer(response: Any) -> list[Any]:
+def _answer(response: Response) -> list[Any]:
+    assert response.status_code in (200, 307, 404), response.text
     if response.status_code == 307:
         return [307, {"location": response.headers["location"]}]
-    kind = response.headers["content-type"]
-    return [response.status_code, response.json() if "json" in kind and "/raw" not in str(response.url) else {"raw": response.text}]
+    if response.url.path.endswith("/raw"):
+        return [response.status_code, {"raw": response.text}]
+    return [response.status_code, response.json()]
