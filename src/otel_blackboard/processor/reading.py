@@ -20,7 +20,7 @@ from otel_blackboard.processor.drafts import (
     tool_call_draft,
 )
 from otel_blackboard.processor.identity import safe_id
-from otel_blackboard.processor.precedence import IDS, LOG_FACTS, NAME_KEPT, read_facts, role_of, shape_of
+from otel_blackboard.processor.precedence import ERROR_KEYS, IDS, NAME_KEPT, read_facts, role_of, shape_of
 from otel_blackboard.processor.prices import set_price
 from otel_blackboard.processor.row_text import (
     Contents,
@@ -84,10 +84,10 @@ def read_span(tenant: Tenant, span: Span) -> SpanReading:
     light = Light(span.trace_id, span.span_id, span.parent_span_id, name, span.start_ns, span.end_ns)
     light.role, light.operation, light.is_agent, light.is_node = role
     light.dialect, light.scope = dialect, span.scope.name[:NAME_KEPT]
-    shape = shape_of(span)
+    shape = shape_of(attributes, span.resource.attributes)
     read_facts(light, shape.facts, attributes, span.resource.attributes, span)
     for label, keys in shape.labels:
-        for _, key in keys:
+        for key, _ in keys:
             if (value := attributes.get(key)) is not None and value != "":
                 light.labels[label] = first_text(value) or to_json(value)
                 break
@@ -98,7 +98,7 @@ def read_span(tenant: Tenant, span: Span) -> SpanReading:
             light.labels["original_" + name] = sent
     light.linked_traces = tuple(sorted({link.trace_id for link in span.links if link.trace_id != span.trace_id}))
     pending = truth(attributes.get("blackboard.pending"))
-    error = _error(span)
+    error = _error(span) if shape.errors or span.status_code or span.events else ""
     light.error = error[:ERROR_KEPT]
     if pending or span.end_ns == 0:
         light.status, light.end_ns = "running", 0
@@ -110,7 +110,7 @@ def read_span(tenant: Tenant, span: Span) -> SpanReading:
         light.agent_id = name.removeprefix("invoke_agent ")
 
     families = families_of(attributes) if shape.families else {}
-    parts, event_parts = parts_of(attributes, families, shape.content), parts_of_events(span.events)
+    parts, event_parts = parts_of(attributes, families, shape.parts), parts_of_events(span.events)
     contents, drafts = Contents(tenant, span.trace_id, span.span_id), []
     if role.role == PROVIDER_CALL:
         drafts += model_call_drafts(tenant, light, parts, event_parts, contents)
@@ -122,7 +122,7 @@ def read_span(tenant: Tenant, span: Span) -> SpanReading:
         light.has_input, light.has_output = "input" in parts, "output" in parts
     set_price(light)
 
-    attributes_text = write_attributes(attributes, families, contents)
+    attributes_text = write_attributes(attributes, shape, families, contents)
     events_text = write_events(span.events, contents)
     links_text = (
         to_json([
@@ -168,14 +168,14 @@ def _error(span: Span) -> str:
     attributes = span.attributes
     if span.status_code == 2 and span.status_message:
         return span.status_message
-    for key in ("error.message", "exception.message"):
+    for key in ERROR_KEYS[:-1]:
         if text := first_text(attributes.get(key)):
             return text
     for event in reversed(span.events):
         if event.name == "exception":
             text = first_text(event.attributes.get("exception.message"))
             return text or first_text(event.attributes.get("exception.type"))
-    return first_text(attributes.get("error.type"))
+    return first_text(attributes.get(ERROR_KEYS[-1]))
 
 
 def _name_tool(light: Light, span: Span) -> None:
@@ -193,7 +193,8 @@ def read_log(tenant: Tenant, record: LogRecord) -> LogReading:
     light = LogLight(record.trace_id, record.span_id, "", record.time_ns or record.observed_time_ns, event_name)
     light.severity_text = record.severity_text
     light.operation = first_text(record.attributes.get("gen_ai.operation.name"))
-    read_facts(light, LOG_FACTS, record.attributes, record.resource.attributes, None)
+    shape = shape_of(record.attributes, record.resource.attributes)
+    read_facts(light, shape.log_facts, record.attributes, record.resource.attributes, None)
     contents = Contents(tenant, record.trace_id, record.span_id)
     drafts: list[Draft] = []
     if record.trace_id and record.span_id:
@@ -201,7 +202,9 @@ def read_log(tenant: Tenant, record: LogRecord) -> LogReading:
             if parts := dialect.log(record, event_name):
                 drafts = log_drafts(tenant, light, parts, contents)
                 break
-    attributes_text = write_attributes(record.attributes, families_of(record.attributes), contents)
+    attributes_text = write_attributes(
+        record.attributes, shape, families_of(record.attributes) if shape.families else {}, contents
+    )
     body = "null" if record.body is None else orjson.dumps({CONTENT: contents.value("body", record.body)}).decode()
     resource, scope = contents.shared(record.resource, "resource"), contents.shared(record.scope, "scope")
     light.version = version_of(
