@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from otel_blackboard.collector.arrival import Arrival, StoreUnavailable
 from otel_blackboard.collector.group_commit import GroupCommit, Waiting
 from otel_blackboard.config import Settings
 from otel_blackboard.exporter.flush import Exporter, StoreFailed
+from otel_blackboard.exporter.preparation import Prepared, prepare
 from otel_blackboard.query.api import make_api
 from otel_blackboard.records import Span, Tenant
 from otel_blackboard.service import Stores, open_stores
@@ -94,8 +95,11 @@ class FakeExporter:
     def __init__(self) -> None:
         self.stored: list[str] = []
 
-    def flush(self, spans: list[tuple[Tenant, Span]], logs: list[Any]) -> None:
-        names = [span.name for _, span in spans]
+    def prepare(self, spans: Sequence[tuple[Tenant, Span]], logs: Sequence[Any]) -> Prepared:
+        return prepare(spans, logs, frozenset())
+
+    def commit(self, prepared: Sequence[Prepared]) -> None:
+        names = [reading.light.name for some in prepared for _, reading in some.spans]
         if "down" in names:
             raise StoreFailed("the store is gone")
         if "bad" in names:
@@ -126,4 +130,5 @@ def test_a_sender_that_no_longer_waits_does_not_end_the_others(tenant: Tenant) -
 
 
 def _waiting(tenant: Tenant, name: str) -> Waiting:
-    return Waiting(Arrival([(tenant, Trace(name).span(name))], [], 10), Future(), 10)
+    arrival = Arrival([], [], 10, prepared=prepare([(tenant, Trace(name).span(name))], [], frozenset()))
+    return Waiting(arrival, Future(), 10)

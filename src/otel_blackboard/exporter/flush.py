@@ -15,7 +15,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, date, datetime
 from typing import Any
 
-import orjson
 from clickhouse_connect.driver.client import Client
 from clickhouse_connect.driver.exceptions import ClickHouseError, DataError
 
@@ -23,6 +22,7 @@ from otel_blackboard.config import Settings
 from otel_blackboard.exporter.bodies import BodyError, BodyStore
 from otel_blackboard.exporter.clickhouse import MOST_IDS, StoreError, chunks, connect, insert
 from otel_blackboard.exporter.packs import pack, write_packs
+from otel_blackboard.exporter.preparation import Prepared, prepare
 from otel_blackboard.exporter.tables import (
     LIGHT,
     LOG_LIGHT,
@@ -34,10 +34,9 @@ from otel_blackboard.exporter.tables import (
 )
 from otel_blackboard.exporter.trace_cache import CachedTrace, TraceCache
 from otel_blackboard.failures import log_failure
-from otel_blackboard.processor.reading import LogReading, SpanReading, read_log, read_span
+from otel_blackboard.processor.reading import LogReading, SpanReading
 from otel_blackboard.processor.tree import READER_VERSION, resolve
 from otel_blackboard.records import (
-    SPAN_PACK,
     ArtifactRow,
     Body,
     Light,
@@ -89,20 +88,25 @@ class Exporter:
         insert(self._clients["spans"], "warm_up", _WARM, [[1]])
         self._clients["spans"].query("SELECT 1")
 
+    def prepare(self, spans: Sequence[tuple[Tenant, Span]], logs: Sequence[tuple[Tenant, LogRecord]]) -> Prepared:
+        """All that can be done before a store is asked; any thread may do it."""
+        return prepare(spans, logs, self._captured)
+
     def flush(self, spans: Sequence[tuple[Tenant, Span]], logs: Sequence[tuple[Tenant, LogRecord]]) -> None:
+        self.commit([self.prepare(spans, logs)])
+
+    def commit(self, prepared: Sequence[Prepared]) -> None:
         """Stores and derives all of it. Raises StoreFailed when a store fails."""
         now_ns = self._clock_ns()
         today = datetime.fromtimestamp(now_ns / 1e9, tz=UTC).date()
+        spans = [each for some in prepared for each in some.spans]
+        logs = [each for some in prepared for each in some.logs]
+        for reading in (reading for some in prepared for reading in some.readings):
+            reading.light.stored_at_ns = now_ns
         try:
-            span_readings = [(tenant, self._read(tenant, span)) for tenant, span in spans]
-            log_readings = [(tenant, self._read_log(tenant, record)) for tenant, record in logs]
-            readings: list[tuple[Tenant, SpanReading | LogReading]] = [*span_readings, *log_readings]
-            for _, reading in readings:
-                reading.light.stored_at_ns = now_ns
-                self._leave_out(reading)
-            bodies = self._put_bodies(readings, today)
-            self._store(span_readings, log_readings, bodies, today)
-            self._derive(span_readings, log_readings, today)
+            bodies = self._put_bodies([*spans, *logs], today)
+            self._store(spans, logs, bodies, today)
+            self._derive(spans, logs, today)
         except DataError:  # a value that a column cannot take: a fault of ours, and the same however often it is sent
             self._cache.clear()
             raise
@@ -112,38 +116,7 @@ class Exporter:
         except BaseException:
             self._cache.clear()
             raise
-
-    def _read(self, tenant: Tenant, span: Span) -> SpanReading:
-        try:
-            return read_span(tenant, span)
-        except Exception as error:
-            # A fault of ours must not cost the sender its span: it is stored without a role, and counted.
-            self.derivation_failures += 1
-            log_failure(log, "a span could not be read; it is stored without a role", error)
-            bare = copy.copy(span)
-            bare.attributes = {_FAILED: True, "attributes": repr(span.attributes), "events": repr(span.events)}
-            bare.events, bare.links = [], []
-            return read_span(tenant, bare)
-
-    def _read_log(self, tenant: Tenant, record: LogRecord) -> LogReading:
-        try:
-            return read_log(tenant, record)
-        except Exception as error:
-            self.derivation_failures += 1
-            log_failure(log, "a log record could not be read; it is stored without a meaning", error)
-            bare = copy.copy(record)
-            bare.attributes = {_FAILED: True, "attributes": repr(record.attributes)}
-            bare.body, bare.event_name = repr(record.body), ""
-            return read_log(tenant, bare)
-
-    def _leave_out(self, reading: SpanReading | LogReading) -> None:
-        """Artifacts whose capture is switched off are not made; their content is kept as the span's (API-10)."""
-        dropped = [draft for draft in reading.drafts if draft.row.kind not in self._captured]
-        if dropped:
-            reading.drafts = [draft for draft in reading.drafts if draft.row.kind in self._captured]
-            for draft in dropped:
-                for index in draft.contents:
-                    reading.contents[index].kind = SPAN_PACK
+        self.derivation_failures += sum(some.failures for some in prepared)
 
     # ------------------------------------------------------------------------------------------------------- storing
 
@@ -174,11 +147,11 @@ class Exporter:
         jobs = []
         if spans:
             values = _tenants(spans) + column_values([r.light for _, r in spans], LIGHT)
-            values += _span_values([r for _, r in spans], bodies[: len(spans)])
-            jobs.append(self._insert("spans", values, [r.span.start_ns for _, r in spans], today))
+            values += _row_values([r.row for _, r in spans], bodies[: len(spans)])
+            jobs.append(self._insert("spans", values, [r.light.start_ns for _, r in spans], today))
         if logs:
             values = _tenants(logs) + column_values([r.light for _, r in logs], LOG_LIGHT)
-            values += _log_values([r for _, r in logs], bodies[len(spans) :])
+            values += _row_values([r.row for _, r in logs], bodies[len(spans) :])
             jobs.append(self._insert("logs", values, [r.light.time_ns for _, r in logs], today))
         if artifacts:
             rows = [row for _, row in artifacts]
@@ -338,7 +311,6 @@ _CHECK = " UNION ALL ".join(
     )
 )
 _READ = "SELECT {columns} FROM {table} FINAL " + _OF_TRACES.replace("{", "{{").replace("}", "}}")
-_FAILED = "blackboard.derivation_failed"
 _ADDED = frozenset(("version", "reader_version", "stored", "start_time", "is_deleted"))
 _WARM = (TABLES["spans"][0]._replace(name="n", type="UInt8"),)
 
@@ -347,47 +319,8 @@ def _tenants(rows: Sequence[tuple[Tenant, Any]]) -> list[list[Any]]:
     return [[tenant.organization_id for tenant, _ in rows], [tenant.project_id for tenant, _ in rows]]
 
 
-def _span_values(readings: Sequence[SpanReading], bodies: Sequence[Sequence[Body]]) -> list[list[Any]]:
-    spans = [reading.span for reading in readings]
-    return [
-        [span.kind & 0xFF for span in spans],
-        [span.status_code & 0xFF for span in spans],
-        [reading.status_message for reading in readings],
-        [span.trace_state for span in spans],
-        [span.flags & 0xFFFFFFFF for span in spans],
-        [span.end_ns for span in spans],
-        [reading.attributes for reading in readings],
-        [reading.events for reading in readings],
-        [reading.links for reading in readings],
-        [
-            _dropped(span.dropped_attributes_count, span.dropped_events_count, span.dropped_links_count)
-            for span in spans
-        ],
-        [reading.resource for reading in readings],
-        [reading.scope for reading in readings],
-        [bodies_text(own) for own in bodies],
-    ]
-
-
-def _log_values(readings: Sequence[LogReading], bodies: Sequence[Sequence[Body]]) -> list[list[Any]]:
-    records = [reading.record for reading in readings]
-    return [
-        [record.observed_time_ns for record in records],
-        [record.severity_number & 0xFF for record in records],
-        [record.flags & 0xFFFFFFFF for record in records],
-        [reading.body for reading in readings],
-        [reading.attributes for reading in readings],
-        [_dropped(record.dropped_attributes_count) for record in records],
-        [reading.resource for reading in readings],
-        [reading.scope for reading in readings],
-        [bodies_text(own) for own in bodies],
-    ]
-
-
-def _dropped(attributes: int, events: int = 0, links: int = 0) -> str:
-    counts = {"attributes": attributes, "events": events, "links": links}
-    counts = {name: count for name, count in counts.items() if count}
-    return orjson.dumps(counts).decode() if counts else ""
+def _row_values(rows: Sequence[tuple[Any, ...]], bodies: Sequence[Sequence[Body]]) -> list[list[Any]]:
+    return [*map(list, zip(*rows, strict=True)), [bodies_text(own) for own in bodies]]
 
 
 def _finish(jobs: Sequence[Future[None]]) -> None:

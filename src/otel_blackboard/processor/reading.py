@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from typing import Any
 
 import orjson
 
@@ -30,6 +31,7 @@ from otel_blackboard.processor.row_text import (
     parts_of_events,
     version_of,
     write_attributes,
+    write_dropped,
     write_events,
 )
 from otel_blackboard.processor.values import (
@@ -53,26 +55,18 @@ ERROR_KEPT = 2_000
 
 @dataclass(slots=True)
 class SpanReading:
-    span: Span
     light: Light
-    attributes: str
-    events: str
-    links: str
-    resource: str
-    scope: str
-    status_message: str
+    row: tuple[Any, ...]
+    """What arrived, in the order of the columns tables.SPAN_ROW."""
     contents: list[Content]
     drafts: list[Draft]
 
 
 @dataclass(slots=True)
 class LogReading:
-    record: LogRecord
     light: LogLight
-    body: str
-    attributes: str
-    resource: str
-    scope: str
+    row: tuple[Any, ...]
+    """What arrived, in the order of the columns tables.LOG_ROW."""
     contents: list[Content]
     drafts: list[Draft]
 
@@ -150,9 +144,13 @@ def read_span(tenant: Tenant, span: Span) -> SpanReading:
     )  # fmt: skip
     for draft in drafts:
         draft.row.version, draft.row.time_ns = light.version, span.start_ns
-    return SpanReading(
-        span, light, attributes_text, events_text, links_text, resource, scope, status_message, contents.items, drafts
-    )
+    row = (
+        span.kind & 0xFF, span.status_code & 0xFF, status_message, span.trace_state, span.flags & 0xFFFFFFFF, span.end_ns,
+        attributes_text, events_text, links_text,
+        write_dropped(span.dropped_attributes_count, span.dropped_events_count, span.dropped_links_count),
+        resource, scope,
+    )  # fmt: skip
+    return SpanReading(light, row, contents.items, drafts)
 
 
 def _failed(span: Span, role: Role) -> bool:
@@ -219,4 +217,8 @@ def read_log(tenant: Tenant, record: LogRecord) -> LogReading:
     light.record_sha256 = hashlib.sha256(light.version.to_bytes(32)).hexdigest()
     for draft in drafts:
         draft.row.source, draft.row.version, draft.row.time_ns = light.record_sha256, light.version, light.time_ns
-    return LogReading(record, light, body, attributes_text, resource, scope, contents.items, drafts)
+    row = (
+        record.observed_time_ns, record.severity_number & 0xFF, record.flags & 0xFFFFFFFF, body, attributes_text,
+        write_dropped(record.dropped_attributes_count), resource, scope,
+    )  # fmt: skip
+    return LogReading(light, row, contents.items, drafts)

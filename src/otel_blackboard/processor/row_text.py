@@ -199,6 +199,14 @@ def write_events(events: list[Event], contents: Contents) -> str:
     return orjson.dumps(rows).decode()
 
 
+def write_dropped(attributes: int, events: int = 0, links: int = 0) -> str:
+    """How many of each the sender says it left out; '' for none."""
+    if not (attributes or events or links):
+        return ""
+    counts = {"attributes": attributes, "events": events, "links": links}
+    return orjson.dumps({name: count for name, count in counts.items() if count}).decode()
+
+
 def version_of(finished: bool, end_ns: int, size: int, texts: Iterable[str], contents: list[Content]) -> int:
     """Which version of a span or record wins, by content alone: finished, then latest end, then most attributes."""
     said = [*texts]
