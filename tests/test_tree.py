@@ -473,6 +473,22 @@ class TestBilling:
         trace.chat(3, 4, outer, tokens=(20, 2))
         assert bill(trace) == (30, 2)
 
+    def test_a_record_around_one_that_only_sums_up_sums_up_too(self) -> None:
+        trace = Trace()
+        outermost = trace.chat(0, 9, tokens=(30, 3))
+        outer = trace.chat(0, 9, outermost, tokens=(30, 3))
+        trace.chat(1, 2, outer, tokens=(10, 1))
+        trace.chat(3, 4, outer, tokens=(20, 2))
+        assert bill(trace) == (30, 2)
+
+    def test_records_of_one_response_stay_one_call_below_a_record_that_sums_them_up(self) -> None:
+        trace = Trace()
+        outer = trace.chat(0, 9, tokens=(30, 3), gen_ai__response__id="last")
+        trace.chat(1, 2, outer, tokens=(10, 1), gen_ai__response__id="first")
+        for _ in range(2):  # two instrumentations
+            trace.chat(3, 4, outer, tokens=(20, 2), gen_ai__response__id="last")
+        assert bill(trace) == (30, 2)
+
     def test_a_provider_call_around_one_of_another_model_is_never_added_to_it(self) -> None:
         trace = Trace()
         outer = trace.chat(0, 9, model="my-router", tokens=(10, 2))
