@@ -612,6 +612,21 @@ class TestBilling:
         run = run_of(derive(trace.spans, trace.logs)[1])
         assert (run.usage["input_tokens"], run.cost_usd) == (1_000_000, Decimal("0.15"))
 
+    def test_a_call_is_priced_by_all_that_its_log_records_say(self) -> None:
+        trace = Trace()
+        span = trace.chat(1, 2, tokens=(1_000_000, 0), model="of-nobody")
+        del span.attributes["gen_ai.usage.output_tokens"]
+        trace.log(span, DETAILS, 2, gen_ai__response__model="gpt-4o-mini")
+        trace.log(span, DETAILS, 3, gen_ai__usage__output_tokens=1_000_000)
+        assert run_of(derive(trace.spans, trace.logs)[1]).cost_usd == Decimal("0.15") + Decimal("0.6")
+
+    def test_a_stated_cost_is_as_exact_as_the_store_keeps_it(self) -> None:
+        """Or a sum would depend on whether its rows were read back."""
+        trace = Trace()
+        for cost in ("0.0000000000006", "1e-400", "0.1234567890123456", "999999999.9999999999999"):
+            light = read_span(TENANT, trace.chat(blackboard__cost__usd=cost)).light
+            assert light.cost_usd == round(Decimal(cost), 12)
+
     def test_what_a_span_says_stays_whatever_a_log_says(self) -> None:
         trace = Trace()
         span = trace.chat(1, 2, tokens=(10, 1))

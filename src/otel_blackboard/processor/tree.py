@@ -84,20 +84,26 @@ _FROM_LOGS = (
     "requested",
     *USAGE,
 )
+_PRICED_BY = frozenset(("provider", "request_model", "response_model", *USAGE))
 
 
 def complete_from_logs(spans: Sequence[Light], logs: Iterable[LogLight]) -> None:
     """Log records complete their span: what an attribute said stays, several logs count by time, then hash."""
     by_span = {light.span_id: light for light in spans}
+    priced_anew: dict[str, Light] = {}
     for log in sorted(logs, key=lambda log: (log.time_ns, log.record_sha256)):
         light = by_span.get(log.span_id)
         if light is None:
             continue
         for name in _FROM_LOGS:
-            if getattr(light, name) in (None, "", ()):
-                setattr(light, name, getattr(log, name))
+            if getattr(light, name) in (None, "", ()) and (said := getattr(log, name)) not in (None, "", ()):
+                setattr(light, name, said)
+                if name in _PRICED_BY and light.cost_source != "span":
+                    priced_anew[light.span_id] = light
         light.has_input = light.has_input or log.has_input
         light.has_output = light.has_output or log.has_output
+    for light in priced_anew.values():  # by all that is known in the end
+        light.cost_usd, light.cost_source = None, ""
         set_price(light)
 
 
