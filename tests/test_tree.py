@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from decimal import Decimal
 from typing import Any
 
@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from otel_blackboard.processor.numbers import number
-from otel_blackboard.processor.reading import read_span
+from otel_blackboard.processor.reading import read_log, read_span
 from otel_blackboard.processor.tree import resolve
 from otel_blackboard.query.runs import merge_parts
 from otel_blackboard.records import Light, Resolved, RunPart, Span
@@ -222,6 +222,29 @@ class TestRuns:
         one, other = Trace(resource={"host.name": "a"}), Trace(resource={"host.name": "b"})
         versions = {read_span(TENANT, trace.span("x")).light.version for trace in (one, other)}
         assert len(versions) == 2
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            {"dropped_attributes_count": 1}, {"dropped_events_count": 1}, {"dropped_links_count": 1},
+            {"attributes": {"input.value": '{"a":1}'}}, {"attributes": {"input.value": b'{"a":1}'}},
+            {"attributes": {"input.value": {"a": 2}}}, {"flags": 1}, {"trace_state": "x"}, {"kind": 2}, {"status_code": 1},
+        ],
+    )  # fmt: skip
+    def test_no_two_spans_that_differ_are_one_version(self, change: dict[str, Any]) -> None:
+        one, other = (Trace().span("x", input__value={"a": 1}) for _ in range(2))
+        for name, value in change.items():
+            setattr(other, name, value)
+        assert read_span(TENANT, one).light.version != read_span(TENANT, other).light.version
+
+    def test_no_two_log_records_that_differ_are_one(self) -> None:
+        trace = Trace()
+        one, other = (trace.log(trace.span("x"), "note", body={"a": 1}) for _ in range(2))
+        other.span_id = one.span_id
+        for name, value in (("dropped_attributes_count", 1), ("body", '{"a":1}')):
+            changed = replace(other, **{name: value})
+            assert read_log(TENANT, one).light.record_sha256 != read_log(TENANT, changed).light.record_sha256
+        assert read_log(TENANT, one).light.record_sha256 == read_log(TENANT, other).light.record_sha256
 
     @pytest.mark.parametrize("sent", ["with space", "ü", "x" * 129, "a/b", "a\nb"])
     def test_an_id_that_is_none_becomes_a_hash_and_is_kept(self, sent: str) -> None:
