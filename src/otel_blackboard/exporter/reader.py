@@ -183,7 +183,8 @@ class Reader:
             "arrayMap(w -> position(lowerUTF8(concat(label, ' ', summary)), w) > 0, {words:Array(String)}) "
             f"FROM artifacts FINAL WHERE {_OF_TRACES} AND search_text != '' "
             "AND arrayExists(w -> position(search_text, w) > 0, {words:Array(String)}) "
-            "ORDER BY arrayCount(n -> n > 0, inside) DESC, time_ns DESC, span_id DESC LIMIT 2000"
+            "ORDER BY arrayCount(n -> n > 0, inside) DESC, time_ns DESC, trace_id DESC, span_id DESC, kind, source "
+            "LIMIT 2000"
         )
         rows = self._of_traces(sql, tenant, traces, words=list(words))
         hits = [
@@ -200,7 +201,7 @@ class Reader:
             f"SELECT {_ARTIFACT_COLUMNS} FROM artifacts FINAL WHERE {_TENANT} "
             # The column, not the empty text that stands for it in the answer.
             "AND hasAllTokens(artifacts.search_text, {words:Array(String)}) "
-            "ORDER BY time_ns DESC, trace_id DESC, span_id DESC LIMIT {limit:UInt32}"
+            "ORDER BY time_ns DESC, trace_id DESC, span_id DESC, kind, source LIMIT {limit:UInt32}"
         )
         found = read_records(ArtifactRow, ARTIFACT, self._query(sql, tenant, words=list(words), limit=limit))
         if not found:
