@@ -10,7 +10,7 @@ import copy
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, date, datetime
 from typing import Any
@@ -65,10 +65,15 @@ class StoreFailed(Exception):
 
 
 class Exporter:
-    """Writes. One flush at a time; each insert has a client of its own, for a client answers one query at a time."""
+    """Writes. One flush at a time; each insert has a client of its own, for a client answers one query at a time.
 
-    def __init__(self, settings: Settings, bodies: BodyStore, clock_ns: Callable[[], int] = time.time_ns) -> None:
-        self._bodies, self._clock_ns = bodies, clock_ns
+    `alone`: no other worker writes to these stores.
+    """
+
+    def __init__(
+        self, settings: Settings, bodies: BodyStore, clock_ns: Callable[[], int] = time.time_ns, alone: bool = False
+    ) -> None:
+        self._bodies, self._clock_ns, self._alone = bodies, clock_ns, alone
         self._captured = captured_kinds(settings)
         self._clients: dict[str, Client] = {
             role: connect(settings) for role in ("spans", "logs", "artifacts", "resolved", "run_parts", "read")
@@ -174,20 +179,29 @@ class Exporter:
     def _derive(
         self, spans: Sequence[tuple[Tenant, SpanReading]], logs: Sequence[tuple[Tenant, LogReading]], today: date
     ) -> None:
-        touched: dict[Tenant, dict[str, tuple[list[Light], list[LogLight]]]] = defaultdict(dict)
+        touched: dict[Tenant, _Touched] = defaultdict(dict)
         for tenant, reading in spans:
             touched[tenant].setdefault(reading.light.trace_id, ([], []))[0].append(reading.light)
         for tenant, log_reading in logs:
             if log_reading.light.trace_id:
                 touched[tenant].setdefault(log_reading.light.trace_id, ([], []))[1].append(log_reading.light)
+        while touched:
+            versions = self._write_derived(touched, today)
+            touched = {} if self._alone else self._overtaken(versions)
+
+    def _write_derived(self, touched: Mapping[Tenant, _Touched], today: date) -> dict[Tenant, dict[str, int]]:
+        """Derives these traces; the version under which each was written."""
+        versions: dict[Tenant, dict[str, int]] = defaultdict(dict)
         resolved: list[tuple[Tenant, Resolved, int]] = []
         parts: list[tuple[Tenant, RunPart, int]] = []
         gone: list[tuple[Tenant, RunPart, int]] = []
         for tenant, traces in touched.items():
             for some in chunks(list(traces), MOST_IDS):
                 # The version of what is found is the time at which this tenant's traces were seen, not another's.
-                version, known = self._read_back(tenant, {trace_id: traces[trace_id] for trace_id in some})
+                seen_at, known = self._read_back(tenant, {trace_id: traces[trace_id] for trace_id in some})
                 for trace_id, trace in known.items():
+                    # Its last bit says that every row of the trace was written, not only those that differ.
+                    version = versions[tenant][trace_id] = 2 * seen_at + (not trace.resolved)
                     rows, run_parts = self._resolve(trace)
                     resolved += [(tenant, row, version) for row in rows if trace.resolved.get(row.span_id) != row]
                     parts += [(tenant, part, version) for part in run_parts]
@@ -195,6 +209,7 @@ class Exporter:
                     old = sorted(trace.parts - names_now)
                     gone += [(tenant, RunPart(trace_id, name, ""), version) for name in old]
                     trace.resolved, trace.parts = {row.span_id: row for row in rows}, names_now
+                    trace.derived_at = version
                     self._cache.put((tenant, trace_id), trace)
         jobs = []
         if resolved:
@@ -206,6 +221,23 @@ class Exporter:
             deleted = [0] * len(parts) + [1] * len(gone)
             jobs.append(self._insert("run_parts", values, [part.start_ns for _, part, _ in both], today, deleted))
         _finish(jobs)
+        return versions
+
+    def _overtaken(self, versions: Mapping[Tenant, Mapping[str, int]]) -> dict[Tenant, _Touched]:
+        """What has to be derived again, because another worker derived it later than this one and did not see these
+        rows, which were still on their way: it may have left out rows that did not differ from its own, or have left a
+        run part standing that is none any more. Whoever comes last finds it."""
+        again: dict[Tenant, _Touched] = {}
+        for tenant, of_traces in versions.items():
+            for some in chunks(list(of_traces), MOST_IDS):
+                parameters = {"organization": tenant.organization_id, "project": tenant.project_id, "traces": some}
+                for trace_id, newest, oldest in (
+                    self._clients["read"].query(_STANDING, parameters=parameters).result_rows
+                ):
+                    left_out = newest > of_traces[trace_id] and not newest % 2
+                    if left_out or (oldest is not None and oldest < newest):
+                        again.setdefault(tenant, {})[trace_id] = ([], [])
+        return again
 
     def _resolve(self, trace: CachedTrace) -> tuple[list[Resolved], list[RunPart]]:
         # Log records complete the light rows they belong to: work on copies, for the cache holds what was stored.
@@ -237,9 +269,7 @@ class Exporter:
         )
         return [*values, [version for _, _, version in rows], [READER_VERSION] * len(rows)]
 
-    def _read_back(
-        self, tenant: Tenant, traces: dict[str, tuple[list[Light], list[LogLight]]]
-    ) -> tuple[int, dict[str, CachedTrace]]:
+    def _read_back(self, tenant: Tenant, traces: _Touched) -> tuple[int, dict[str, CachedTrace]]:
         """The whole of each touched trace, and the server's time inside the query that saw it."""
         client = self._clients["read"]
         parameters = {"organization": tenant.organization_id, "project": tenant.project_id, "traces": list(traces)}
@@ -247,9 +277,11 @@ class Exporter:
         version = max((int(row[1]) for row in result.result_rows), default=0)
         counted: dict[tuple[str, str], tuple[int, int]] = {}
         parts: dict[str, set[str]] = {}
-        for trace_id, _, table, count, digest, names_of_parts in result.result_rows:
+        derived_at: dict[str, int] = {}
+        for trace_id, _, table, count, digest, names_of_parts, newest in result.result_rows:
             counted[(table, trace_id)] = (int(count), int(digest))
-            parts.setdefault(trace_id, set()).update(names_of_parts)
+            if table == "run_parts":
+                parts[trace_id], derived_at[trace_id] = set(names_of_parts), int(newest)
         known: dict[str, CachedTrace] = {}
         missing: list[str] = []
         for trace_id, (lights, log_lights) in traces.items():
@@ -270,6 +302,8 @@ class Exporter:
             known |= whole
         for trace_id, trace in known.items():
             trace.parts |= parts.get(trace_id, set())
+            if trace.derived_at != derived_at.get(trace_id, 0):
+                trace.resolved = {}  # another worker has derived it since: what stands there is not known
         return version, {trace_id: known[trace_id] for trace_id in traces}
 
     def _read_whole(self, client: Client, parameters: dict[str, Any]) -> dict[str, CachedTrace]:
@@ -287,6 +321,10 @@ class Exporter:
         return dict(found)
 
 
+_Touched = dict[str, tuple[list[Light], list[LogLight]]]
+"""Trace id → what a flush brings of it."""
+
+
 def _require(trace: CachedTrace | None, lights: Sequence[Light], logs: Sequence[LogLight]) -> None:
     """A store that does not show what was just written (a replica behind) must not be told as acknowledged."""
     seen = trace is not None
@@ -302,13 +340,18 @@ _OF_TRACES = (
 # What FINAL would count, for less than half of its price: the newest version of each key.
 _CHECK = " UNION ALL ".join(
     f"SELECT trace_id, toUnixTimestamp64Nano(now64(9)) AS at, '{table}' AS held, count() AS rows, "
-    f"groupBitXor(newest) AS digest, {parts} AS parts FROM (SELECT trace_id, {key}, "
+    f"groupBitXor(newest) AS digest, {parts} AS parts, max(newest) FROM (SELECT trace_id, {key}, "
     f"reinterpretAsUInt64(max(version)) AS newest FROM {table} {_OF_TRACES} GROUP BY trace_id, {key}) GROUP BY trace_id"
     for table, key, parts in (
         ("spans", "span_id", "emptyArrayString()"),
         ("logs", "record_sha256", "emptyArrayString()"),
         ("run_parts", "part", "groupArray(part)"),
     )
+)
+# Of each trace the newest derivation, and the oldest that a run part which is not deleted comes from.
+_STANDING = (
+    "SELECT trace_id, max(newest), minOrNullIf(newest, NOT gone) FROM (SELECT trace_id, part, max(version) AS newest, "
+    f"argMax(is_deleted, version) AS gone FROM run_parts {_OF_TRACES} GROUP BY trace_id, part) GROUP BY trace_id"
 )
 _READ = "SELECT {columns} FROM {table} FINAL " + _OF_TRACES.replace("{", "{{").replace("}", "}}")
 _ADDED = frozenset(("version", "reader_version", "stored", "start_time", "is_deleted"))

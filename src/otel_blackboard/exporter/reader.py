@@ -245,20 +245,39 @@ class Reader:
         return rows, hits, sum(row[count] > 0 for row in found)
 
     def search(self, tenant: Tenant, words: Sequence[str], limit: int) -> list[tuple[ArtifactRow, str]]:
-        """(artifact row, run id) of all runs of the project in which all words stand, newest first."""
-        sql = (
-            f"SELECT {_ARTIFACT_COLUMNS} FROM artifacts FINAL WHERE {_TENANT} "
-            # The column, not the empty text that stands for it in the answer.
-            "AND hasAllTokens(artifacts.search_text, {words:Array(String)}) "
-            "ORDER BY time_ns DESC, trace_id DESC, span_id DESC LIMIT {limit:UInt32}"
-        )
-        found = read_records(ArtifactRow, ARTIFACT, self._query(sql, tenant, words=list(words), limit=limit))
-        if not found:
+        """(artifact row, run id) of all runs of the project in which all words stand, newest first.
+
+        As with the runs: the newest candidates out of any version of the rows, then exact rows. What is newer than the
+        last candidate is among them.
+        """
+        newest_first = "ORDER BY time_ns DESC, trace_id DESC, span_id DESC, kind DESC, source DESC"
+        # The column, not the empty text that stands for it in the answer.
+        matching = "AND hasAllTokens(artifacts.search_text, {words:Array(String)})"
+        most = limit + _SPARE_CANDIDATES
+        while True:
+            sql = (
+                f"SELECT time_ns, trace_id, span_id, kind, source FROM artifacts WHERE {_TENANT} {matching} "
+                f"{newest_first} LIMIT {{most:UInt32}}"
+            )
+            candidates = self._query(sql, tenant, words=list(words), most=most)
+            traces = list(dict.fromkeys(row[1] for row in candidates))
+            sql = f"SELECT {_ARTIFACT_COLUMNS} FROM artifacts FINAL WHERE {_OF_TRACES} {matching}"
+            exact = self._of_traces(sql, tenant, traces, words=list(words)) if traces else []
+            rows = read_records(ArtifactRow, ARTIFACT, exact)
+            rows.sort(key=_recency, reverse=True)
+            if len(candidates) < most:
+                break
+            rows = [row for row in rows if _recency(row) >= tuple(candidates[-1])]
+            if len(rows) >= limit:
+                break
+            most *= 4
+        rows = rows[:limit]
+        if not rows:
             return []
         sql = f"SELECT trace_id, span_id, run_id FROM resolved FINAL WHERE {_OF_TRACES}"
-        rows = self._query(sql, tenant, traces=sorted({row.trace_id for row in found}))
-        runs = {(row[0], row[1]): row[2] for row in rows}
-        return [(row, runs[key]) for row in found if (key := (row.trace_id, row.span_id)) in runs]
+        found = self._of_traces(sql, tenant, sorted({row.trace_id for row in rows}))
+        runs = {(row[0], row[1]): row[2] for row in found}
+        return [(row, runs[key]) for row in rows if (key := (row.trace_id, row.span_id)) in runs]
 
     # --------------------------------------------------------------------------------------------------------- bodies
 
@@ -274,6 +293,10 @@ _STATUS = (
     "multiIf(sum(open_spans) = 0, argMin(status, (NOT is_root, start_ns, trace_id, part)), "
     "max(last_stored_ns) < {idle_before:UInt64}, 'interrupted', 'running')"
 )
+
+
+def _recency(row: ArtifactRow) -> tuple[int, str, str, str, str]:
+    return (row.time_ns, row.trace_id, row.span_id, row.kind, row.source)
 
 
 def _unsigned(time_ns: int) -> int:

@@ -139,7 +139,8 @@ def read_span(tenant: Tenant, span: Span) -> SpanReading:
         end_ns=span.end_ns,
         size=len(attributes),
         texts=(span.name, attributes_text, events_text, links_text, span.status_message, span.parent_span_id,
-               f"{span.kind} {span.status_code} {span.start_ns} {span.flags} {span.trace_state}", resource, scope),
+               f"{span.kind} {span.status_code} {span.start_ns} {span.flags} {span.trace_state}", resource, scope,
+               f"{span.dropped_attributes_count} {span.dropped_events_count} {span.dropped_links_count}"),
         contents=contents.items,
     )  # fmt: skip
     for draft in drafts:
@@ -211,7 +212,7 @@ def read_log(tenant: Tenant, record: LogRecord) -> LogReading:
         size=len(record.attributes),
         texts=(record.trace_id, record.span_id, event_name, record.severity_text, body, attributes_text,
                f"{record.time_ns} {record.observed_time_ns} {record.severity_number} {record.flags}",
-               resource, scope),
+               resource, scope, f"{record.dropped_attributes_count}"),
         contents=contents.items,
     )  # fmt: skip
     light.record_sha256 = hashlib.sha256(light.version.to_bytes(32)).hexdigest()

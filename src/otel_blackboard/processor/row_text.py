@@ -211,7 +211,7 @@ def version_of(finished: bool, end_ns: int, size: int, texts: Iterable[str], con
     """Which version of a span or record wins, by content alone: finished, then latest end, then most attributes."""
     said = [*texts]
     for content in contents:
-        said += content.field, content.digest()
+        said += content.field, content.encoding, content.digest()
     digest = hashlib.sha256("\0".join(said).encode("utf-8", "surrogatepass"))
     return (
         finished << 255

@@ -146,7 +146,7 @@ Cursor = Annotated[str | None, Query(description="`next_cursor` of the page befo
 Earlier = Annotated[bool, Query(description="Also rows that a retry has written over, and answers inside a pass")]
 
 
-_ARTIFACT_PLACE = (int, str, str, int, bool, int, str, int, int, str)
+_ARTIFACT_PLACE = (int, str, str, int, bool, int, str, int, int, str, str, str)
 """The types of Artifact.sort_key: a page goes on after a place, so that rows which come or go in between lose none."""
 
 

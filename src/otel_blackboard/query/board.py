@@ -128,7 +128,7 @@ class Board:
             for score, hit in recall.rank(hits, searched)
             if (artifact := by_row.get((hit.row.trace_id, hit.row.span_id, hit.row.kind))) is not None
         ]
-        scored.sort(key=lambda item: (-item[0], -item[1].start_ns, item[1].artifact_id))
+        scored.sort(key=lambda item: (-item[0], -item[1].start_ns, item[1].artifact_id, item[1].sort_key))
         chosen: dict[str, Artifact] = {}
         for _, artifact in scored:
             chosen.setdefault(artifact.artifact_id, artifact)

@@ -1,4 +1,4 @@
-"""The run list takes the newest candidates and then exact rows: it must show what going through all runs shows."""
+"""Run list and search take the newest candidates and then exact rows: they must show what going through all rows shows."""
 
 from __future__ import annotations
 
@@ -49,3 +49,26 @@ def test_pages_of_the_newest_runs_are_those_of_all_runs(
         for spare, limit in ((0, 1), (0, 5), (2, 3), (100, 7), (100, 100)):
             monkeypatch.setattr(reader, "_SPARE_CANDIDATES", spare)
             assert _pages(embedded_project, wanted, limit) == whole
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_newest_hits_of_a_search_are_those_of_all_hits(
+    embedded_project: Project, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    rnd = random.Random(seed)
+    for version in range(2):  # some say other words, or the same at another time, in what is sent again
+        spans = []
+        for number in range(20):
+            trace = Trace(f"{embedded_project.tenant.project_id}-search-{number}")
+            made = trace.tool("look", start=rnd.randrange(6), result=rnd.choice(("harbour", "harbour tides", "tides")))
+            if version == 0 or rnd.random() < 0.6:
+                spans.append(made)
+        embedded_project.store(spans)
+    found = embedded_project.stores.reader.search
+    for words in (["harbour"], ["tides"], ["tides", "harbour"], ["none"]):
+        monkeypatch.setattr(reader, "_SPARE_CANDIDATES", 10_000)
+        whole = found(embedded_project.tenant, words, 1000)
+        monkeypatch.setattr(reader, "_SPARE_CANDIDATES", 0)
+        for limit in (1, 3, 50):
+            assert found(embedded_project.tenant, words, limit) == whole[:limit]
+        assert bool(whole) == (words != ["none"])
