@@ -28,7 +28,7 @@ _OF_TRACES = f"{_TENANT} AND trace_id IN {{traces:Array(String)}}"
 _ARTIFACT_COLUMNS = ", ".join("'' AS no_text" if c.name == "search_text" else c.name for c in ARTIFACT)
 _RESOLVED_COLUMNS = names(columns_of(Resolved))
 _RUN_PART_COLUMNS = names(columns_of(RunPart))
-_LIMITS = {"max_execution_time": 30, "max_memory_usage": 1_500_000_000}
+_LIMITS = {"max_memory_usage": 1_500_000_000}
 
 
 @dataclass(frozen=True)
