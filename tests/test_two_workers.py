@@ -151,7 +151,7 @@ def test_what_cannot_be_read_back_is_not_acknowledged(
             return self.client.query(sql, parameters=parameters | {"project": "elsewhere"})
 
     monkeypatch.setitem(first.exporter._clients, "read", Behind(first.exporter._clients["read"]))
-    with pytest.raises(StoreFailed, match="read back"):
+    with pytest.raises(StoreFailed, match="does not show what was just written"):
         first.exporter.flush([(tenant, Trace("unseen").flow())], [])
 
 

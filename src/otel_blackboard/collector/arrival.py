@@ -50,6 +50,10 @@ class QueueFull(Exception):
     """More waits already than may wait; the sender keeps the data and tries again."""
 
 
+class Stalled(Exception):
+    """The body was begun and its rest did not come; the sender keeps the data and tries again."""
+
+
 class StoreUnavailable(Exception):
     """The store did not take it; the sender keeps the data and tries again."""
 
@@ -368,6 +372,7 @@ class Passage:
         self.undecoded = UndecodedBytes(max(settings.max_queue_bytes, settings.max_request_bytes))
         self._intake = intake
         self._keys = keys
+        self.patience = settings.store_timeout
         self._default = Tenant(settings.organization, settings.project)
         self._threads = ThreadPoolExecutor(_DECODERS, thread_name_prefix="otlp-decode")
 
@@ -393,14 +398,26 @@ class Passage:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
     async def store(self, arrival: Arrival, rejected: list[str]) -> None:
-        """Hands the arrival on and waits until it is stored and visible. Raises what the intake raises."""
+        """Hands the arrival on and waits until it is stored and visible. Raises what the intake raises, and QueueFull when
+        its turn has not come in `store_timeout`: then it is taken back, for its sender is about to give up."""
         if arrival.span_count or arrival.log_count:
             future = self._intake.submit(arrival)
+            stored = asyncio.wrap_future(future)
+            stored.add_done_callback(_look_at)
             try:
                 # A sender that goes away cancels its own waiting, never the intake's future.
-                await asyncio.shield(asyncio.wrap_future(future))
+                await asyncio.wait({stored}, timeout=self.patience)
+                if not stored.done() and future.cancel():
+                    raise QueueFull
+                await asyncio.shield(stored)
             except asyncio.CancelledError:
                 if future.cancelled():
                     raise ShuttingDown from None
                 raise
         self.counters.took(arrival, len(rejected))
+
+
+def _look_at(stored: asyncio.Future[None]) -> None:
+    """An error that nobody is left to hear is no news for the log."""
+    if not stored.cancelled():
+        stored.exception()

@@ -21,6 +21,7 @@ from clickhouse_connect.driver.exceptions import ClickHouseError, DataError
 from otel_blackboard.config import Settings
 from otel_blackboard.exporter.bodies import BodyError, BodyStore
 from otel_blackboard.exporter.clickhouse import MOST_IDS, StoreError, chunks, connect, insert
+from otel_blackboard.exporter.faults import fault
 from otel_blackboard.exporter.packs import pack, write_packs
 from otel_blackboard.exporter.preparation import Prepared, prepare
 from otel_blackboard.exporter.tables import (
@@ -61,7 +62,7 @@ def captured_kinds(settings: Settings) -> frozenset[str]:
 
 
 class StoreFailed(Exception):
-    """Rows or bodies could not be stored; nothing of the flush is promised."""
+    """Rows or bodies could not be stored; nothing of the flush is promised. The text says the kind of fault (faults.py)."""
 
 
 class Exporter:
@@ -73,7 +74,7 @@ class Exporter:
     def __init__(
         self, settings: Settings, bodies: BodyStore, clock_ns: Callable[[], int] = time.time_ns, alone: bool = False
     ) -> None:
-        self._bodies, self._clock_ns, self._alone = bodies, clock_ns, alone
+        self._settings, self._bodies, self._clock_ns, self._alone = settings, bodies, clock_ns, alone
         self._captured = captured_kinds(settings)
         self._clients: dict[str, Client] = {
             role: connect(settings) for role in ("spans", "logs", "artifacts", "resolved", "run_parts", "read")
@@ -117,7 +118,7 @@ class Exporter:
             raise
         except (BodyError, ClickHouseError, StoreError, OSError) as error:
             self._cache.clear()
-            raise StoreFailed(str(error).split("\n")[0][:500]) from error
+            raise StoreFailed(fault(self._settings, error)) from error
         except BaseException:
             self._cache.clear()
             raise
@@ -330,7 +331,7 @@ def _require(trace: CachedTrace | None, lights: Sequence[Light], logs: Sequence[
     seen = trace is not None
     seen = seen and all(light.span_id in trace.spans for light in lights)  # type: ignore[union-attr]
     if not seen or not all(log.record_sha256 in trace.logs for log in logs):  # type: ignore[union-attr]
-        raise StoreError("what was written cannot be read back yet")
+        raise StoreError("the row store does not show what was just written")
 
 
 _OF_TRACES = (

@@ -31,7 +31,7 @@ _RESOLVED = columns_of(Resolved)
 _RUN_PART = columns_of(RunPart)
 _SPARE_CANDIDATES = 100
 """Rows read beyond those asked for: old versions, further parts of a run, traces that show no agent."""
-_LIMITS = {"max_execution_time": 30, "max_memory_usage": 1_500_000_000}
+_LIMITS = {"max_memory_usage": 1_500_000_000}
 
 
 @dataclass(frozen=True)

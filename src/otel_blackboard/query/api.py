@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable
 from typing import Annotated, Any
 
+import anyio
+import anyio.to_thread
 import orjson
 from clickhouse_connect.driver.exceptions import ClickHouseError
 from fastapi import APIRouter, Depends, FastAPI, Query, Request, Response
@@ -22,13 +24,15 @@ from otel_blackboard.access import Credential, KeyRing
 from otel_blackboard.config import Settings
 from otel_blackboard.exporter.bodies import BodyDamaged, BodyMissing, BodyStoreError
 from otel_blackboard.exporter.clickhouse import StoreError
+from otel_blackboard.exporter.faults import fault
 from otel_blackboard.exporter.reader import Reader, RunFilter
+from otel_blackboard.failures import Outages
 from otel_blackboard.processor.numbers import number, tool_path
 from otel_blackboard.query import answers, ledger, problems, recall, tokens
 from otel_blackboard.query.artifacts import Artifact, Blackboard
 from otel_blackboard.query.authorization import Access, Guarded
 from otel_blackboard.query.board import MOST, Board, MovedRun, NoSuchRun, Place
-from otel_blackboard.query.problems import Problem, documented
+from otel_blackboard.query.problems import Patience, Problem, documented
 from otel_blackboard.query.runs import merge_parts
 from otel_blackboard.query.shown import (
     shown_artifact,
@@ -65,7 +69,9 @@ def make_api(
         static_url="/api/static",
     )
     problems.install(app)
-    _install_store_errors(app)
+    _install_store_errors(app, settings)
+    # A request may make several queries, each of which may take that long.
+    app.add_middleware(Patience, seconds=2 * settings.store_timeout)
     board = Board(reader, settings, clock_ns)
     secret = tokens.secret_of(settings)
     app.include_router(_routes(board, keys, secret))
@@ -103,9 +109,11 @@ def _completed(description: dict[str, Any]) -> dict[str, Any]:
     return description
 
 
-def _install_store_errors(app: FastAPI) -> None:
+def _install_store_errors(app: FastAPI, settings: Settings) -> None:
+    outages = Outages(log, "reads fail")
+
     async def unavailable(request: Request, error: Exception) -> JSONResponse:
-        log.warning("a read failed: %s", str(error).split("\n")[0][:300])
+        outages.failed(fault(settings, error))
         return problems.answer("store-unavailable", headers={"Retry-After": "2"})
 
     async def gone(request: Request, error: Exception) -> JSONResponse:
@@ -176,15 +184,18 @@ def decode_cursor(cursor: str | None, *kinds: type) -> list[Any] | None:
 def _health(ready: Callable[[], str]) -> APIRouter:
     router = APIRouter(tags=["health"])
 
+    # Neither takes a turn among the readers: with a store that hangs they would come last.
+    own_turns = anyio.CapacityLimiter(4)
+
     @router.get("/healthz", response_model=answers.Health)
-    def healthz() -> dict[str, str]:
+    async def healthz() -> dict[str, str]:
         """The process is up."""
         return {"status": "ok"}
 
     @router.get("/readyz", response_model=answers.Health, responses=documented("store-unavailable"))
-    def readyz() -> dict[str, str]:
+    async def readyz() -> dict[str, str]:
         """The doors are open and the stores answer."""
-        if why := ready():
+        if why := await anyio.to_thread.run_sync(ready, limiter=own_turns):
             raise Problem("store-unavailable", why)
         return {"status": "ok"}
 
