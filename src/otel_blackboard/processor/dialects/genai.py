@@ -59,7 +59,7 @@ _ANSWERED = ("gen_ai.system", "gen_ai.provider.name", "gen_ai.usage.input_tokens
 
 def _ignore(span: Span, fact: str, value: Value) -> bool:
     if fact == "provider":
-        return value in FRAMEWORKS
+        return first_text(value) in FRAMEWORKS
     if fact == "conversation_id":
         # Microsoft's Agent Framework puts the previous response id there: another value with every call.
         return span.scope.name == "agent_framework" and isinstance(value, str) and value.startswith("resp_")
