@@ -4,6 +4,7 @@ size; so does any other value that is large."""
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -95,9 +96,7 @@ def parts_of(attributes: Attributes, families: dict[str, Value], table: Table) -
     found: dict[str, Part] = {}
     for meaning, keys in table:
         for _, key in keys:
-            value = attributes.get(key)
-            if value is None and key in families:
-                value = families[key]
+            value = families.get(key) if key[-2:] == ".*" else attributes.get(key)
             if value is not None and value != "":
                 found[meaning] = Part(meaning, key, value)
                 break
@@ -126,12 +125,16 @@ def write_attributes(attributes: Attributes, families: dict[str, Value], content
     for key, value in attributes.items():
         short = value.__class__ is str and len(value) <= _MAYBE_LARGE
         if families and (name := content_rules.family(key)):
-            if name not in kept:
+            place = name
+            while place in attributes:  # a key of the sender's
+                place += "*"
+            if place not in kept:
                 index = contents.value(name, families[name])
                 contents.items[index].encoding = "pairs"
-                kept[name] = {CONTENT: index}
+                kept[place] = {CONTENT: index}
         elif value is not None and (content_rules.is_content(key) or (not short and is_large(value))):
-            kept[key] = {CONTENT: contents.value(key, value)}
+            (name,) = plain({key: None}) if key[:1] == "$" else (key,)
+            kept[name] = {CONTENT: contents.value(_field(key), value)}
         elif value.__class__ in _SAID_BY_JSON and key[:1] != "$":
             kept[key] = value
         else:
@@ -140,6 +143,16 @@ def write_attributes(attributes: Attributes, families: dict[str, Value], content
 
 
 _SAID_BY_JSON = frozenset((str, int, bool, type(None)))
+
+_OTHER_FIELDS = re.compile(
+    r"name|status_message|error|body|(?:events|resource|scope|attributes)\..*|(?:.*\.)?\*", re.DOTALL
+)
+"""Fields that are not an attribute of the span or record itself."""
+
+
+def _field(key: str) -> str:
+    """The field of an attribute: its key, unless a field of another meaning is called so."""
+    return "attributes." + key if _OTHER_FIELDS.fullmatch(key) else key
 
 
 def is_large(value: Value) -> bool:
@@ -164,7 +177,8 @@ def write_events(events: list[Event], contents: Contents) -> str:
         for key, value in event.attributes.items():
             content = content_rules.is_content(key) or (genai and key in content_rules.EVENT_KEYS)
             if value is not None and (content or is_large(value)):
-                kept[key] = {CONTENT: contents.value(f"events.{place}.{key}", value)}
+                (name,) = plain({key: None})
+                kept[name] = {CONTENT: contents.value(f"events.{place}.{_field(key)}", value)}
             else:
                 kept.update(plain({key: value}))
         row = {"time_ns": event.time_ns, "name": event.name, "attributes": kept}
