@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from otel_blackboard.processor.values import CONTENT, parsed
+from otel_blackboard.processor.values import CONTENT
 from otel_blackboard.query.artifacts import Artifact, describe, requested_calls
 from otel_blackboard.query.board import Board, usage_of
 from otel_blackboard.query.runs import Run
@@ -194,4 +194,4 @@ def _content_value(body: Body, data: bytes) -> Any:
         return data.decode(errors="replace")
     if body.encoding == "bytes":
         return {"$bytes": base64.b64encode(data).decode()}
-    return parsed(data.decode(errors="replace"))
+    return orjson.loads(data)
