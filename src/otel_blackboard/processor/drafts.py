@@ -249,7 +249,7 @@ def _content_type(content: Content) -> str:
         content.encoding == "text" and content.data[:1] in (b"{", b"[") and _is_json(content.data)
     ):
         return "application/json"
-    return "application/octet-stream" if content.encoding == "bytes" else "text/plain; charset=utf-8"
+    return "text/plain; charset=utf-8" if content.encoding == "text" else "application/octet-stream"
 
 
 def _is_json(data: bytes) -> bool:
