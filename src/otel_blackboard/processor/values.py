@@ -61,7 +61,7 @@ def content_bytes(value: Value) -> tuple[bytes, str]:
     if isinstance(value, str):
         return value.encode(), "text"
     if isinstance(value, bytes):
-        return bytes(value), "bytes"
+        return bytes(value), "not-text" if isinstance(value, InvalidText) else "bytes"
     return to_json(value).encode(), "json"
 
 
