@@ -22,6 +22,7 @@ from otel_blackboard.config import Settings
 from otel_blackboard.exporter.bodies import BodyError, BodyStore
 from otel_blackboard.exporter.clickhouse import MOST_IDS, StoreError, chunks, connect, insert
 from otel_blackboard.exporter.faults import fault
+from otel_blackboard.exporter.half_derived import half_derived
 from otel_blackboard.exporter.packs import pack, write_packs
 from otel_blackboard.exporter.preparation import Prepared, prepare
 from otel_blackboard.exporter.tables import (
@@ -81,6 +82,8 @@ class Exporter:
         }
         self._pool = ThreadPoolExecutor(max_workers=8, thread_name_prefix="flush")
         self._cache = TraceCache()
+        self._cut_short = False
+        """Whether a store failed in the midst of a flush since all was whole."""
         self.derivation_failures = 0
 
     def close(self) -> None:
@@ -118,11 +121,28 @@ class Exporter:
             raise
         except (BodyError, ClickHouseError, StoreError, OSError) as error:
             self._cache.clear()
+            self._cut_short = True
             raise StoreFailed(fault(self._settings, error)) from error
         except BaseException:
             self._cache.clear()
             raise
         self.derivation_failures += sum(some.failures for some in prepared)
+        if self._cut_short:
+            self.finish()
+
+    def finish(self) -> None:
+        """Derives what a flush that was cut short left half derived: at the start, and once a store that failed works again.
+        Raises nothing; what cannot be asked now is asked after the next flush."""
+        try:
+            touched: dict[Tenant, _Touched] = defaultdict(dict)
+            for tenant, trace_id in half_derived(self._clients["read"]):
+                touched[tenant][trace_id] = ([], [])
+            self._derive_now(touched, datetime.fromtimestamp(self._clock_ns() / 1e9, tz=UTC).date())
+            self._cut_short = False
+        except Exception as error:
+            self._cache.clear()
+            self._cut_short = isinstance(error, ClickHouseError | StoreError | OSError) and not isinstance(error, DataError)
+            log_failure(log, "what a flush that was cut short left behind could not be finished", error)
 
     # ------------------------------------------------------------------------------------------------------- storing
 
@@ -186,6 +206,9 @@ class Exporter:
         for tenant, log_reading in logs:
             if log_reading.light.trace_id:
                 touched[tenant].setdefault(log_reading.light.trace_id, ([], []))[1].append(log_reading.light)
+        self._derive_now(touched, today)
+
+    def _derive_now(self, touched: Mapping[Tenant, _Touched], today: date) -> None:
         while touched:
             versions = self._write_derived(touched, today)
             touched = {} if self._alone else self._overtaken(versions)
