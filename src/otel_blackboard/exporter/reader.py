@@ -15,13 +15,14 @@ from otel_blackboard.exporter.tables import (
     CALLS,
     LOG_LIGHT,
     PLACES,
+    UNDERIVED,
     Column,
     columns_of,
     names,
     read_bodies_text,
     read_records,
 )
-from otel_blackboard.records import ArtifactRow, Body, LogLight, Resolved, RunPart, Tenant
+from otel_blackboard.records import ArtifactRow, Body, Light, LogLight, Resolved, RunPart, Tenant
 
 _TENANT = "organization_id = {organization:String} AND project_id = {project:String}"
 _OF_TRACES = f"{_TENANT} AND trace_id IN {{traces:Array(String)}}"
@@ -181,6 +182,20 @@ class Reader:
     ) -> list[Resolved]:
         sql = f"SELECT {names(columns)} FROM resolved FINAL WHERE {_OF_TRACES} AND run_id = {{run:String}}"
         return read_records(Resolved, columns, self._of_traces(sql, tenant, traces, run=run_id))
+
+    def deriving(self, tenant: Tenant, traces: Sequence[str]) -> list[str]:
+        """Those of these traces that have spans which are stored and not derived yet."""
+        return [
+            row[0] for row in self._of_traces(f"SELECT trace_id FROM deriving FINAL WHERE {_OF_TRACES}", tenant, traces)
+        ]
+
+    def not_derived(self, tenant: Tenant, traces: Sequence[str]) -> list[Light]:
+        """The spans of these traces that are not derived yet, as far as UNDERIVED."""
+        sql = (
+            f"SELECT {names(UNDERIVED)} FROM spans FINAL WHERE {_OF_TRACES} AND (trace_id, span_id) NOT IN "
+            f"(SELECT trace_id, span_id FROM resolved WHERE {_OF_TRACES})"
+        )
+        return read_records(Light, UNDERIVED, self._of_traces(sql, tenant, traces))
 
     def artifacts(self, tenant: Tenant, traces: Sequence[str], kinds: Sequence[str]) -> list[ArtifactRow]:
         """Rows without their search text, one for each span or log record and kind."""

@@ -71,6 +71,13 @@ PLACES = tuple(
 )
 """What says where the rows of a run are."""
 
+_KNOWN_BEFORE = frozenset(
+    """trace_id span_id parent_span_id name start_ns end_ns status role run_id agent_id provider request_model response_model
+    tool_name error""".split()
+)
+UNDERIVED = tuple(column for column in columns_of(Light) if column.name in _KNOWN_BEFORE)
+"""What a timeline shows of a span that is not derived yet."""
+
 SPAN_ROW = (
     Column("kind", "UInt8"),
     Column("status_code", "UInt8"),
@@ -109,6 +116,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
     "artifacts": (*TENANT, *ARTIFACT, *STORED),
     "resolved": (*TENANT, *RESOLVED, *STORED, Column("is_deleted", "UInt8")),
     "run_parts": (*TENANT, *RUN_PART, *STORED, Column("is_deleted", "UInt8")),
+    "deriving": (*TENANT, Column("trace_id", TEXT), Column("version", "UInt64"), Column("is_deleted", "UInt8")),
     "tombstones": (*TENANT, Column("scope", WORD), Column("id", TEXT), Column("made_at_ns", NUMBER)),
 }
 
