@@ -417,16 +417,19 @@ _OF_TRACES = (
     "AND trace_id IN {traces:Array(String)}"
 )
 # What FINAL would count, for less than half of its price: the newest version of each key.
-_CHECK = " UNION ALL ".join(
-    f"SELECT trace_id, toUnixTimestamp64Nano(now64(9)) AS at, '{table}' AS held, count() AS rows, "
-    f"groupBitXor(newest) AS digest, {parts} AS parts, max(newest) FROM (SELECT trace_id, {key}, "
-    f"reinterpretAsUInt64(max(version)) AS newest FROM {table} {_OF_TRACES} GROUP BY trace_id, {key}) GROUP BY trace_id"
-    for table, key, parts in (
-        ("spans", "span_id", "emptyArrayString()"),
-        ("logs", "record_sha256", "emptyArrayString()"),
-        ("run_parts", "part", "groupArray(part)"),
+_CHECK = (
+    " UNION ALL ".join(
+        f"SELECT trace_id, toUnixTimestamp64Nano(now64(9)) AS at, '{table}' AS held, count() AS rows, "
+        f"groupBitXor(newest) AS digest, {parts} AS parts, max(newest) FROM (SELECT trace_id, {key}, "
+        f"reinterpretAsUInt64(max(version)) AS newest FROM {table} {_OF_TRACES} GROUP BY trace_id, {key}) GROUP BY trace_id"
+        for table, key, parts in (
+            ("spans", "span_id", "emptyArrayString()"),
+            ("logs", "record_sha256", "emptyArrayString()"),
+            ("run_parts", "part", "groupArray(part)"),
+        )
     )
-) + " UNION ALL SELECT '', toUnixTimestamp64Nano(now64(9)), '', 0, 0, emptyArrayString(), 0"  # the time, if nothing else
+    + " UNION ALL SELECT '', toUnixTimestamp64Nano(now64(9)), '', 0, 0, emptyArrayString(), 0"
+)  # the time, if nothing else
 # Of each trace the newest derivation, and the oldest that a run part which is not deleted comes from.
 _STANDING = (
     "SELECT trace_id, max(newest), minOrNullIf(newest, NOT gone) FROM (SELECT trace_id, part, max(version) AS newest, "

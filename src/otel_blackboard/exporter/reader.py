@@ -13,6 +13,7 @@ from otel_blackboard.exporter.packs import read_bodies, read_body
 from otel_blackboard.exporter.tables import (
     ARTIFACT,
     CALLS,
+    FOUND,
     LOG_LIGHT,
     PLACES,
     UNDERIVED,
@@ -260,39 +261,34 @@ class Reader:
         return rows, hits, sum(row[count] > 0 for row in found)
 
     def search(self, tenant: Tenant, words: Sequence[str], limit: int) -> list[tuple[ArtifactRow, str]]:
-        """(artifact row, run id) of all runs of the project in which all words stand, newest first.
+        """(artifact row, of which only FOUND is read; run id) of all runs of the project in which all words stand, newest
+        first.
 
-        As with the runs: the newest candidates out of any version of the rows, then exact rows. What is newer than the
-        last candidate is among them.
+        Matches are looked for in every version of the rows; those that are not the newest of their key are left out.
         """
-        newest_first = "ORDER BY time_ns DESC, trace_id DESC, span_id DESC, kind DESC, source DESC"
-        # The column, not the empty text that stands for it in the answer.
-        matching = "AND hasAllTokens(artifacts.search_text, {words:Array(String)})"
         most = limit + _SPARE_CANDIDATES
         while True:
             sql = (
-                f"SELECT time_ns, trace_id, span_id, kind, source FROM artifacts WHERE {_TENANT} {matching} "
-                f"{newest_first} LIMIT {{most:UInt32}}"
+                f"SELECT {names(FOUND)} FROM artifacts WHERE {_TENANT} "
+                "AND hasAllTokens(search_text, {words:Array(String)}) "
+                "ORDER BY time_ns DESC, trace_id DESC, span_id DESC, kind DESC, source DESC LIMIT {most:UInt32}"
             )
-            candidates = self._query(sql, tenant, words=list(words), most=most)
-            traces = list(dict.fromkeys(row[1] for row in candidates))
-            sql = f"SELECT {_ARTIFACT_COLUMNS} FROM artifacts FINAL WHERE {_OF_TRACES} {matching}"
-            exact = self._of_traces(sql, tenant, traces, words=list(words)) if traces else []
-            rows = read_records(ArtifactRow, ARTIFACT, exact)
-            rows.sort(key=_recency, reverse=True)
-            if len(candidates) < most:
-                break
-            rows = [row for row in rows if _recency(row) >= tuple(candidates[-1])]
-            if len(rows) >= limit:
+            found = read_records(ArtifactRow, FOUND, self._query(sql, tenant, words=list(words), most=most))
+            newest = self._newest_versions(tenant, list(dict.fromkeys(row.trace_id for row in found)))
+            rows = list({_key(row): row for row in found if newest.get(_key(row)) == row.version}.values())
+            if len(rows) >= limit or len(found) < most:
                 break
             most *= 4
         rows = rows[:limit]
-        if not rows:
-            return []
         sql = f"SELECT trace_id, span_id, run_id FROM resolved FINAL WHERE {_OF_TRACES}"
-        found = self._of_traces(sql, tenant, sorted({row.trace_id for row in rows}))
-        runs = {(row[0], row[1]): row[2] for row in found}
+        places = self._of_traces(sql, tenant, sorted({row.trace_id for row in rows})) if rows else []
+        runs = {(row[0], row[1]): row[2] for row in places}
         return [(row, runs[key]) for row in rows if (key := (row.trace_id, row.span_id)) in runs]
+
+    def _newest_versions(self, tenant: Tenant, traces: Sequence[str]) -> dict[tuple[str, str, str, str], int]:
+        key = "trace_id, span_id, kind, source"
+        sql = f"SELECT {key}, max(version) FROM artifacts WHERE {_OF_TRACES} GROUP BY {key}"
+        return {tuple(row[:4]): row[4] for row in self._of_traces(sql, tenant, traces)} if traces else {}
 
     # --------------------------------------------------------------------------------------------------------- bodies
 
@@ -310,8 +306,8 @@ _STATUS = (
 )
 
 
-def _recency(row: ArtifactRow) -> tuple[int, str, str, str, str]:
-    return (row.time_ns, row.trace_id, row.span_id, row.kind, row.source)
+def _key(row: ArtifactRow) -> tuple[str, str, str, str]:
+    return (row.trace_id, row.span_id, row.kind, row.source)
 
 
 def _unsigned(time_ns: int) -> int:

@@ -66,6 +66,13 @@ CALLS = tuple(column for column in columns_of(Resolved) if column.name not in _S
 """What numbers and artifacts need of `resolved`, without what timeline and prompts alone show: the engine takes 0.25 ms
 for each column of a query, however few rows it reads (measured, chDB 26.9)."""
 
+FOUND = tuple(
+    column
+    for column in columns_of(ArtifactRow)
+    if column.name in ("trace_id", "span_id", "kind", "source", "artifact_id", "label", "summary", "time_ns", "version")
+)
+"""What a search shows of an artifact."""
+
 PLACES = tuple(
     column for column in columns_of(RunPart) if column.name in ("trace_id", "part", "run_id", "is_root", "start_ns")
 )
