@@ -24,7 +24,9 @@ import pytest
 from httpx import Response
 
 from otel_blackboard.config import Settings
+from otel_blackboard.exporter import flush
 from otel_blackboard.exporter.clickhouse import connect
+from otel_blackboard.exporter.flush import StoreFailed
 from otel_blackboard.exporter.folder_store import FolderStore
 from otel_blackboard.exporter.packs import read_bodies, read_footer
 from otel_blackboard.exporter.s3_store import S3Store
@@ -348,6 +350,7 @@ def dead(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         died = subprocess.run(command, capture_output=True, text=True, timeout=120)
         assert (died.returncode, died.stdout) == (-signal.SIGKILL, "acknowledged\n"), f"{point}: {died.stderr}"
     with open_stores(Settings(**settings)) as stores:
+        stores.exporter.derive_due()  # what the service does first
         yield Dead(stores)
 
 
@@ -362,7 +365,6 @@ def test_a_flush_cut_short_is_finished_by_the_next_start_and_by_its_sender(dead:
     # Its sender never comes back: what was stored of it shows from the next start.
     tables = POINTS[point]
     stored: Part = (HALF[0] if "spans" in tables else (), HALF[1] if "logs" in tables else ())
-    dead.stores.exporter.finish()
     nothing_is_hidden(dead, project)
     if stored[0]:
         shows(project, point, dead.undisturbed(BEFORE, stored))
@@ -380,6 +382,33 @@ def shows(project: Project, point: str, expected: dict[str, Any]) -> None:
         # An artifact that was not stored cannot be listed; the span that it is of is there.
         if path.endswith(("/timeline", "/paths")) or path.count("/") == 2 or {"spans", "artifacts", "logs"} <= POINTS[point]:
             assert found[path] == expected[path], path
+
+
+@pytest.mark.parametrize("gone", ["resolved", "run_parts", "resolved run_parts"])
+def test_a_flush_that_a_store_cut_short_is_finished_once_the_store_works(
+    dead: Dead, gone: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its sender never comes back, and the service goes on."""
+    project = new_project(dead.stores)
+    project.store(*BEFORE)
+    insert = flush.insert
+
+    def failing(client: Any, table: str, columns: Any, values: Any) -> None:
+        if table in gone.split():
+            raise OSError("the store is gone")
+        insert(client, table, columns, values)
+
+    monkeypatch.setattr(flush, "insert", failing)
+    with pytest.raises(StoreFailed):
+        project.store(*HALF)
+    monkeypatch.undo()
+    if gone == "resolved run_parts":  # nothing of it is derived: all stands as before, the waiting log record too
+        timeline = project.api(clock_ns=NOW).json(f"/runs/{MAIN}/timeline")
+        assert [record["event_name"] for record in timeline["logs"]] == [BEFORE[1][0].event_name, "app.note"]
+        nothing_is_hidden(dead, project)
+    new_project(dead.stores).store(*BEFORE)
+    dead.stores.exporter.derive_due()
+    assert answers_of(project) == dead.undisturbed(BEFORE, HALF)
 
 
 def nothing_is_hidden(dead: Dead, project: Project) -> None:

@@ -193,7 +193,6 @@ async def serve(settings: Settings) -> None:
         }
         stores = opened.enter_context(open_stores(settings))
         await asyncio.to_thread(stores.exporter.warm_up)
-        await asyncio.to_thread(stores.exporter.finish)
         _settle()
         intake = GroupCommit(stores.exporter, settings)
         counters = Counters()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from clickhouse_connect.driver.client import Client
 
+from otel_blackboard.exporter.trace_cache import TraceKey
 from otel_blackboard.records import Tenant
 
 _SECONDS = 600
@@ -35,7 +36,7 @@ _HALF_DERIVED = (
 )
 
 
-def half_derived(client: Client) -> list[tuple[Tenant, str]]:
-    """(tenant, trace id). May name a trace that another worker is deriving: to derive it again changes nothing."""
+def half_derived(client: Client) -> list[TraceKey]:
+    """May name a trace that another worker is deriving: to derive it again changes nothing."""
     rows = client.query(_HALF_DERIVED).result_rows
     return [(Tenant(organization, project), trace_id) for organization, project, trace_id in rows]
