@@ -35,9 +35,6 @@ POINTS: dict[str, frozenset[str]] = {
     "spans inserted": frozenset({"spans"}),
     "artifacts inserted": frozenset({"artifacts"}),
     "logs inserted": frozenset({"logs"}),
-    "spans and artifacts inserted": frozenset({"spans", "artifacts"}),
-    "spans and logs inserted": frozenset({"spans", "logs"}),
-    "artifacts and logs inserted": frozenset({"artifacts", "logs"}),
     "all inserted": frozenset({"spans", "artifacts", "logs"}),
     "read back": frozenset({"spans", "artifacts", "logs"}),
     "resolved inserted": frozenset({"spans", "artifacts", "logs", "resolved"}),
@@ -45,6 +42,7 @@ POINTS: dict[str, frozenset[str]] = {
     "not acknowledged": frozenset({"spans", "artifacts", "logs", "resolved", "run_parts"}),
 }
 """Where a flush can be cut short → the tables that have been written by then."""
+
 
 def story() -> tuple[Part, Part, Part]:
     """Three flushes of one run (and of a second trace that begins with the second).
