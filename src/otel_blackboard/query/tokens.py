@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,8 @@ from otel_blackboard.records import Tenant
 
 SHORTEST_SECRET = 16
 AUDIENCE = "otel-blackboard/run"
+_STALE = 3600
+"""Seconds after which a half-made secret belongs to no start that still runs."""
 
 
 class InvalidToken(Exception):
@@ -69,6 +72,10 @@ def secret_of(settings: Settings) -> str:
         return configured
     path = Path(settings.data) / "token-secret"
     path.parent.mkdir(parents=True, exist_ok=True)
+    for left_over in path.parent.glob(f"{path.name}.*"):  # of a start that was killed
+        with contextlib.suppress(FileNotFoundError):
+            if time.time() - left_over.stat().st_mtime > _STALE:
+                left_over.unlink()
     if not path.exists():
         # Whole or not at all, and the first of two processes wins: an empty secret would sign anybody's token.
         fresh = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
