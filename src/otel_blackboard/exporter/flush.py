@@ -22,6 +22,7 @@ from otel_blackboard.config import Settings
 from otel_blackboard.exporter.bodies import BodyError, BodyStore
 from otel_blackboard.exporter.clickhouse import MOST_IDS, StoreError, chunks, connect, insert
 from otel_blackboard.exporter.faults import fault
+from otel_blackboard.exporter.half_derived import half_derived
 from otel_blackboard.exporter.large_traces import LargeTraces
 from otel_blackboard.exporter.packs import pack, write_packs
 from otel_blackboard.exporter.preparation import Prepared, prepare
@@ -85,6 +86,8 @@ class Exporter:
         self._cache = TraceCache()
         self._large = LargeTraces()
         self._take_over_at: float | None = 0.0
+        self._cut_short = True
+        """Whether a flush may have been: the last one of a process before, or one of ours in which a store failed."""
         self.derivation_failures = 0
 
     def close(self) -> None:
@@ -122,11 +125,14 @@ class Exporter:
             raise
         except (BodyError, ClickHouseError, StoreError, OSError) as error:
             self._cache.clear()
+            self._cut_short = True
             raise StoreFailed(fault(self._settings, error)) from error
         except BaseException:
             self._cache.clear()
             raise
         self.derivation_failures += sum(some.failures for some in prepared)
+        if self._cut_short:
+            self._take_over_at = 0.0  # the store works again: what it cut short can be finished
 
     # ------------------------------------------------------------------------------------------------------- storing
 
@@ -246,6 +252,9 @@ class Exporter:
         since = 0 if self._alone else _TAKE_OVER_EVERY * 10**9
         rows = self._clients["read"].query(_MARKED, parameters={"since": int(since)}).result_rows
         self._large.take_over((Tenant(organization, project), trace_id) for organization, project, trace_id in rows)
+        if self._cut_short:
+            self._large.take_over(half_derived(self._clients["read"]))
+            self._cut_short = False
         self._take_over_at = None if self._alone else time.monotonic() + _TAKE_OVER_EVERY
 
     def _derive_now(self, touched: Mapping[Tenant, _Touched], today: date) -> None:
