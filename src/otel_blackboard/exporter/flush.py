@@ -320,7 +320,7 @@ def _require(trace: CachedTrace | None, lights: Sequence[Light], logs: Sequence[
     seen = trace is not None
     seen = seen and all(light.span_id in trace.spans for light in lights)  # type: ignore[union-attr]
     if not seen or not all(log.record_sha256 in trace.logs for log in logs):  # type: ignore[union-attr]
-        raise StoreError("the row store does not show what was just written")
+        raise StoreError("what was written cannot be read back yet")
 
 
 _OF_TRACES = (
