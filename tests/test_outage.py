@@ -495,6 +495,18 @@ def test_an_answer_that_ends_too_early_is_never_taken_for_a_whole_one(count: int
     check_stored(running, sent)
 
 
+@wire_only
+def test_an_upload_cut_in_the_middle_is_no_body(deployment: Deployment) -> None:
+    running = deployment.running
+    sent = new_run(20_000)
+    deployment.bodies.cut_requests(5_000)
+    assert asked_to_come_again(post(running, sent))
+    deployment.bodies.heal()
+    assert ask(running, f"/api/v1/runs/{sent.run_id}").status_code == 404
+    deliver(running, sent)
+    check_stored(running, sent)
+
+
 @pytest.mark.skipif(find_minio() is None, reason="not on this machine: no MinIO binary (.ci/servers builds it)")
 def test_minio_may_end_and_its_bucket_be_deleted(tmp_path: Path) -> None:
     """Rows in chDB. A bucket that is gone is never made anew by a service that runs: it would hide what was lost."""
