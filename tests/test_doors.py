@@ -74,6 +74,9 @@ class FakeIntake:
         self.futures: list[Future[None]] = []
         self._refuse, self._fail, self._wait = refuse, fail, wait
 
+    def prepare(self, arrival: Arrival) -> None:
+        pass
+
     def submit(self, arrival: Arrival) -> Future[None]:
         if self._refuse is not None:
             raise self._refuse
@@ -679,6 +682,9 @@ class Refusing:
 
     def __init__(self, at_once: bool) -> None:
         self.at_once = at_once
+
+    def prepare(self, arrival: Arrival) -> None:
+        pass
 
     def submit(self, arrival: Arrival) -> Future[None]:
         if self.at_once:

@@ -45,6 +45,7 @@ from otel_blackboard.collector.group_commit import GroupCommit
 from otel_blackboard.config import Settings
 from otel_blackboard.exporter.bodies import BodyStore
 from otel_blackboard.exporter.flush import Exporter, StoreFailed
+from otel_blackboard.exporter.preparation import Prepared, prepare
 from otel_blackboard.records import Tenant
 from otel_blackboard.service import Stores
 from tests.conftest import new_project
@@ -911,12 +912,18 @@ class Blocked:
         self.begun, self.go = threading.Semaphore(0), threading.Semaphore(0)
         self.failure: Exception | None = None
 
-    def flush(self, spans: Any, logs: Any) -> None:
+    def prepare(self, spans: Any, logs: Any) -> Prepared:
+        return prepare(spans, logs, frozenset())
+
+    def commit(self, prepared: Sequence[Prepared]) -> None:
         self.begun.release()
         assert self.go.acquire(timeout=GUARD)
         if self.failure is not None:
             raise self.failure
-        self.flushed.append(len(spans))
+        self.flushed.append(sum(len(some.spans) for some in prepared))
+
+    def derive_due(self) -> float | None:
+        return None
 
 
 def arrival(count: int = 1) -> Arrival:

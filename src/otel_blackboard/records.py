@@ -133,7 +133,7 @@ class Body:
 
     A list of frames, so that a prompt can later be stored as a difference to the one before it.
     encoding: 'text' (UTF-8), 'json' (a structured value as compact JSON), 'pairs' (a flattened family as JSON
-    [key, value] pairs) or 'bytes'.
+    [key, value] pairs), 'bytes', or 'not-text' (a string that is not UTF-8).
     """
 
     field: str
@@ -154,9 +154,14 @@ class Content:
     span_id: str
     field: str
     data: bytes
+    """As received; empty once it is compressed."""
     encoding: str = "text"
     sha256: str = ""
-    """Hex, of `data`; '' until someone needs it."""
+    """Hex, of the content as received; '' until someone needs it."""
+    frame: bytes = b""
+    """The content compressed; empty until it is."""
+    raw_length: int = 0
+    """Bytes of the content as received, once it is compressed."""
 
     def digest(self) -> str:
         self.sha256 = self.sha256 or hashlib.sha256(self.data).hexdigest()

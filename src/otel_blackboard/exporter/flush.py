@@ -10,12 +10,11 @@ import copy
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, date, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
-import orjson
 from clickhouse_connect.driver.client import Client
 from clickhouse_connect.driver.exceptions import ClickHouseError, DataError
 
@@ -23,7 +22,9 @@ from otel_blackboard.config import Settings
 from otel_blackboard.exporter.bodies import BodyError, BodyStore
 from otel_blackboard.exporter.clickhouse import MOST_IDS, StoreError, chunks, connect, insert
 from otel_blackboard.exporter.faults import fault
+from otel_blackboard.exporter.large_traces import LargeTraces
 from otel_blackboard.exporter.packs import pack, write_packs
+from otel_blackboard.exporter.preparation import Prepared, prepare
 from otel_blackboard.exporter.tables import (
     LIGHT,
     LOG_LIGHT,
@@ -33,12 +34,11 @@ from otel_blackboard.exporter.tables import (
     names,
     read_records,
 )
-from otel_blackboard.exporter.trace_cache import CachedTrace, TraceCache
-from otel_blackboard.failures import log_failure
-from otel_blackboard.processor.reading import LogReading, SpanReading, read_log, read_span
+from otel_blackboard.exporter.trace_cache import CachedTrace, TraceCache, TraceKey
+from otel_blackboard.failures import Outages, log_failure
+from otel_blackboard.processor.reading import LogReading, SpanReading
 from otel_blackboard.processor.tree import READER_VERSION, resolve
 from otel_blackboard.records import (
-    SPAN_PACK,
     ArtifactRow,
     Body,
     Light,
@@ -62,21 +62,33 @@ def captured_kinds(settings: Settings) -> frozenset[str]:
     return frozenset(kinds | ({"llm_prompt"} if settings.capture_prompts else set()))
 
 
+_STORE_FAILURES = (BodyError, ClickHouseError, StoreError, OSError)
+
+
 class StoreFailed(Exception):
     """Rows or bodies could not be stored; nothing of the flush is promised. The text says the kind of fault (faults.py)."""
 
 
 class Exporter:
-    """Writes. One flush at a time; each insert has a client of its own, for a client answers one query at a time."""
+    """Writes. One flush at a time; each insert has a client of its own, for a client answers one query at a time.
 
-    def __init__(self, settings: Settings, bodies: BodyStore, clock_ns: Callable[[], int] = time.time_ns) -> None:
-        self._settings, self._bodies, self._clock_ns = settings, bodies, clock_ns
+    `alone`: no other worker writes to these stores.
+    """
+
+    def __init__(
+        self, settings: Settings, bodies: BodyStore, clock_ns: Callable[[], int] = time.time_ns, alone: bool = False
+    ) -> None:
+        self._settings, self._bodies, self._clock_ns, self._alone = settings, bodies, clock_ns, alone
         self._captured = captured_kinds(settings)
         self._clients: dict[str, Client] = {
-            role: connect(settings) for role in ("spans", "logs", "artifacts", "resolved", "run_parts", "read")
+            role: connect(settings)
+            for role in ("spans", "logs", "artifacts", "resolved", "run_parts", "deriving", "read")
         }
         self._pool = ThreadPoolExecutor(max_workers=8, thread_name_prefix="flush")
         self._cache = TraceCache()
+        self._large = LargeTraces()
+        self._take_over_at: float | None = 0.0
+        self._outages = Outages(log, "large traces wait to be derived")
         self.derivation_failures = 0
 
     def close(self) -> None:
@@ -90,61 +102,35 @@ class Exporter:
         insert(self._clients["spans"], "warm_up", _WARM, [[1]])
         self._clients["spans"].query("SELECT 1")
 
+    def prepare(self, spans: Sequence[tuple[Tenant, Span]], logs: Sequence[tuple[Tenant, LogRecord]]) -> Prepared:
+        """All that can be done before a store is asked; any thread may do it."""
+        return prepare(spans, logs, self._captured)
+
     def flush(self, spans: Sequence[tuple[Tenant, Span]], logs: Sequence[tuple[Tenant, LogRecord]]) -> None:
+        self.commit([self.prepare(spans, logs)])
+
+    def commit(self, prepared: Sequence[Prepared]) -> None:
         """Stores and derives all of it. Raises StoreFailed when a store fails."""
         now_ns = self._clock_ns()
         today = datetime.fromtimestamp(now_ns / 1e9, tz=UTC).date()
+        spans = [each for some in prepared for each in some.spans]
+        logs = [each for some in prepared for each in some.logs]
+        for reading in (reading for some in prepared for reading in some.readings):
+            reading.light.stored_at_ns = now_ns
         try:
-            span_readings = [(tenant, self._read(tenant, span)) for tenant, span in spans]
-            log_readings = [(tenant, self._read_log(tenant, record)) for tenant, record in logs]
-            readings: list[tuple[Tenant, SpanReading | LogReading]] = [*span_readings, *log_readings]
-            for _, reading in readings:
-                reading.light.stored_at_ns = now_ns
-                self._leave_out(reading)
-            bodies = self._put_bodies(readings, today)
-            self._store(span_readings, log_readings, bodies, today)
-            self._derive(span_readings, log_readings, today)
+            bodies = self._put_bodies([*spans, *logs], today)
+            self._store(spans, logs, bodies, today)
+            self._derive(spans, logs, today)
         except DataError:  # a value that a column cannot take: a fault of ours, and the same however often it is sent
             self._cache.clear()
             raise
-        except (BodyError, ClickHouseError, StoreError, OSError) as error:
+        except _STORE_FAILURES as error:
             self._cache.clear()
             raise StoreFailed(fault(self._settings, error)) from error
         except BaseException:
             self._cache.clear()
             raise
-
-    def _read(self, tenant: Tenant, span: Span) -> SpanReading:
-        try:
-            return read_span(tenant, span)
-        except Exception as error:
-            # A fault of ours must not cost the sender its span: it is stored without a role, and counted.
-            self.derivation_failures += 1
-            log_failure(log, "a span could not be read; it is stored without a role", error)
-            bare = copy.copy(span)
-            bare.attributes = {_FAILED: True, "attributes": repr(span.attributes), "events": repr(span.events)}
-            bare.events, bare.links = [], []
-            return read_span(tenant, bare)
-
-    def _read_log(self, tenant: Tenant, record: LogRecord) -> LogReading:
-        try:
-            return read_log(tenant, record)
-        except Exception as error:
-            self.derivation_failures += 1
-            log_failure(log, "a log record could not be read; it is stored without a meaning", error)
-            bare = copy.copy(record)
-            bare.attributes = {_FAILED: True, "attributes": repr(record.attributes)}
-            bare.body, bare.event_name = repr(record.body), ""
-            return read_log(tenant, bare)
-
-    def _leave_out(self, reading: SpanReading | LogReading) -> None:
-        """Artifacts whose capture is switched off are not made; their content is kept as the span's (API-10)."""
-        dropped = [draft for draft in reading.drafts if draft.row.kind not in self._captured]
-        if dropped:
-            reading.drafts = [draft for draft in reading.drafts if draft.row.kind in self._captured]
-            for draft in dropped:
-                for index in draft.contents:
-                    reading.contents[index].kind = SPAN_PACK
+        self.derivation_failures += sum(some.failures for some in prepared)
 
     # ------------------------------------------------------------------------------------------------------- storing
 
@@ -175,11 +161,11 @@ class Exporter:
         jobs = []
         if spans:
             values = _tenants(spans) + column_values([r.light for _, r in spans], LIGHT)
-            values += _span_values([r for _, r in spans], bodies[: len(spans)])
-            jobs.append(self._insert("spans", values, [r.span.start_ns for _, r in spans], today))
+            values += _row_values([r.row for _, r in spans], bodies[: len(spans)])
+            jobs.append(self._insert("spans", values, [r.light.start_ns for _, r in spans], today))
         if logs:
             values = _tenants(logs) + column_values([r.light for _, r in logs], LOG_LIGHT)
-            values += _log_values([r for _, r in logs], bodies[len(spans) :])
+            values += _row_values([r.row for _, r in logs], bodies[len(spans) :])
             jobs.append(self._insert("logs", values, [r.light.time_ns for _, r in logs], today))
         if artifacts:
             rows = [row for _, row in artifacts]
@@ -202,20 +188,103 @@ class Exporter:
     def _derive(
         self, spans: Sequence[tuple[Tenant, SpanReading]], logs: Sequence[tuple[Tenant, LogReading]], today: date
     ) -> None:
-        touched: dict[Tenant, dict[str, tuple[list[Light], list[LogLight]]]] = defaultdict(dict)
+        touched: dict[Tenant, _Touched] = defaultdict(dict)
         for tenant, reading in spans:
             touched[tenant].setdefault(reading.light.trace_id, ([], []))[0].append(reading.light)
         for tenant, log_reading in logs:
             if log_reading.light.trace_id:
                 touched[tenant].setdefault(log_reading.light.trace_id, ([], []))[1].append(log_reading.light)
+        resting: dict[Tenant, _Touched] = defaultdict(dict)
+        for tenant, traces in touched.items():
+            for trace_id in [trace_id for trace_id in traces if self._large.rests((tenant, trace_id))]:
+                resting[tenant][trace_id] = traces.pop(trace_id)
+        if resting:
+            _finish([self._mark(resting)])
+        self._derive_now({tenant: traces for tenant, traces in touched.items() if traces}, today)
+
+    def _mark(self, resting: Mapping[Tenant, _Touched]) -> Future[None]:
+        """Notes in the store that these have spans which are not derived yet: with every flush, for another worker may
+        have taken back the mark before."""
+        keys = [(tenant, trace_id) for tenant, traces in resting.items() for trace_id in traces]
+        for tenant, traces in resting.items():
+            for trace_id, (lights, log_lights) in traces.items():
+                if trace := self._cache.get((tenant, trace_id)):
+                    trace.put_all(lights, log_lights)
+                    self._cache.put((tenant, trace_id), trace)
+        columns = [column for column in TABLES["deriving"] if column.name != "version"]
+        values = [*_tenants(keys), [trace_id for _, trace_id in keys], [0] * len(keys)]
+        return self._pool.submit(insert, self._clients["deriving"], "deriving", columns, values)
+
+    def _unmark(self, seen: Sequence[tuple[TraceKey, int]]) -> Future[None]:
+        """`seen`: traces that are derived, and the time at which their spans were seen."""
+        keys = [key for key, _ in seen]
+        values = [*_tenants(keys), [trace_id for _, trace_id in keys], [at for _, at in seen], [1] * len(keys)]
+        return self._pool.submit(insert, self._clients["deriving"], "deriving", TABLES["deriving"], values)
+
+    def derive_due(self) -> float | None:
+        """Derives the large traces whose turn has come. Seconds until this should be called again; None = not before the
+        next flush. Raises nothing: what failed is tried again."""
+        keys: list[TraceKey] = []
+        try:
+            if self._take_over_at is not None and self._take_over_at <= time.monotonic():
+                self._take_over()
+            if keys := self._large.due():
+                touched: dict[Tenant, _Touched] = defaultdict(dict)
+                for tenant, trace_id in keys:
+                    touched[tenant][trace_id] = ([], [])
+                self._derive_now(touched, datetime.fromtimestamp(self._clock_ns() / 1e9, tz=UTC).date())
+        except Exception as error:
+            self._cache.clear()
+            self._large.put_off(keys)
+            if self._take_over_at is not None:
+                self._take_over_at = time.monotonic() + _TAKE_OVER_EVERY
+            if isinstance(error, _STORE_FAILURES) and not isinstance(error, DataError):
+                self._outages.failed(fault(self._settings, error))
+            else:
+                log_failure(log, "large traces could not be derived; they are tried again", error)
+        waits = [self._large.due_in()]
+        if self._take_over_at is not None:
+            waits.append(max(0.0, self._take_over_at - time.monotonic()))
+        return min((each for each in waits if each is not None), default=None)
+
+    def _take_over(self) -> None:
+        """What a process that is gone left behind: at the start all marks where nobody else works, else those that have
+        stood for longer than a worker that lives would let them."""
+        since = 0 if self._alone else _TAKE_OVER_EVERY * 10**9
+        rows = self._clients["read"].query(_MARKED, parameters={"since": int(since)}).result_rows
+        self._large.take_over((Tenant(organization, project), trace_id) for organization, project, trace_id in rows)
+        self._take_over_at = None if self._alone else time.monotonic() + _TAKE_OVER_EVERY
+
+    def _derive_now(self, touched: Mapping[Tenant, _Touched], today: date) -> None:
+        while touched:
+            started = time.monotonic()
+            versions = self._write_derived(touched, today)
+            seconds = time.monotonic() - started
+            # The last bit of a version is no time.
+            unmarked = [
+                ((tenant, trace_id), derived.version // 2)
+                for tenant, of_traces in versions.items()
+                for trace_id, derived in of_traces.items()
+                if self._large.derived((tenant, trace_id), derived.spans, seconds)
+            ]
+            touched = {} if self._alone else self._overtaken(versions)
+            if unmarked:
+                _finish([self._unmark(unmarked)])
+
+    def _write_derived(self, touched: Mapping[Tenant, _Touched], today: date) -> dict[Tenant, dict[str, _Derived]]:
+        """Derives these traces; the version under which each was written."""
+        versions: dict[Tenant, dict[str, _Derived]] = defaultdict(dict)
         resolved: list[tuple[Tenant, Resolved, int]] = []
         parts: list[tuple[Tenant, RunPart, int]] = []
         gone: list[tuple[Tenant, RunPart, int]] = []
         for tenant, traces in touched.items():
             for some in chunks(list(traces), MOST_IDS):
                 # The version of what is found is the time at which this tenant's traces were seen, not another's.
-                version, known = self._read_back(tenant, {trace_id: traces[trace_id] for trace_id in some})
+                seen_at, known = self._read_back(tenant, {trace_id: traces[trace_id] for trace_id in some})
                 for trace_id, trace in known.items():
+                    # Its last bit says that every row of the trace was written, not only those that differ.
+                    version = 2 * seen_at + (not trace.resolved)
+                    versions[tenant][trace_id] = _Derived(version, len(trace.spans))
                     rows, run_parts = self._resolve(trace)
                     resolved += [(tenant, row, version) for row in rows if trace.resolved.get(row.span_id) != row]
                     parts += [(tenant, part, version) for part in run_parts]
@@ -223,6 +292,7 @@ class Exporter:
                     old = sorted(trace.parts - names_now)
                     gone += [(tenant, RunPart(trace_id, name, ""), version) for name in old]
                     trace.resolved, trace.parts = {row.span_id: row for row in rows}, names_now
+                    trace.derived_at = version
                     self._cache.put((tenant, trace_id), trace)
         jobs = []
         if resolved:
@@ -234,6 +304,23 @@ class Exporter:
             deleted = [0] * len(parts) + [1] * len(gone)
             jobs.append(self._insert("run_parts", values, [part.start_ns for _, part, _ in both], today, deleted))
         _finish(jobs)
+        return versions
+
+    def _overtaken(self, versions: Mapping[Tenant, Mapping[str, _Derived]]) -> dict[Tenant, _Touched]:
+        """What has to be derived again, because another worker derived it later than this one and did not see these
+        rows, which were still on their way: it may have left out rows that did not differ from its own, or have left a
+        run part standing that is none any more. Whoever comes last finds it."""
+        again: dict[Tenant, _Touched] = {}
+        for tenant, of_traces in versions.items():
+            for some in chunks(list(of_traces), MOST_IDS):
+                parameters = {"organization": tenant.organization_id, "project": tenant.project_id, "traces": some}
+                for trace_id, newest, oldest in (
+                    self._clients["read"].query(_STANDING, parameters=parameters).result_rows
+                ):
+                    left_out = newest > of_traces[trace_id].version and not newest % 2
+                    if left_out or (oldest is not None and oldest < newest):
+                        again.setdefault(tenant, {})[trace_id] = ([], [])
+        return again
 
     def _resolve(self, trace: CachedTrace) -> tuple[list[Resolved], list[RunPart]]:
         # Log records complete the light rows they belong to: work on copies, for the cache holds what was stored.
@@ -265,27 +352,24 @@ class Exporter:
         )
         return [*values, [version for _, _, version in rows], [READER_VERSION] * len(rows)]
 
-    def _read_back(
-        self, tenant: Tenant, traces: dict[str, tuple[list[Light], list[LogLight]]]
-    ) -> tuple[int, dict[str, CachedTrace]]:
+    def _read_back(self, tenant: Tenant, traces: _Touched) -> tuple[int, dict[str, CachedTrace]]:
         """The whole of each touched trace, and the server's time inside the query that saw it."""
         client = self._clients["read"]
         parameters = {"organization": tenant.organization_id, "project": tenant.project_id, "traces": list(traces)}
         result = client.query(_CHECK, parameters=parameters)
-        version = max((int(row[1]) for row in result.result_rows), default=0)
+        version = max(int(row[1]) for row in result.result_rows)
         counted: dict[tuple[str, str], tuple[int, int]] = {}
         parts: dict[str, set[str]] = {}
-        for trace_id, _, table, count, digest, names_of_parts in result.result_rows:
+        derived_at: dict[str, int] = {}
+        for trace_id, _, table, count, digest, names_of_parts, newest in result.result_rows:
             counted[(table, trace_id)] = (int(count), int(digest))
-            parts.setdefault(trace_id, set()).update(names_of_parts)
+            if table == "run_parts":
+                parts[trace_id], derived_at[trace_id] = set(names_of_parts), int(newest)
         known: dict[str, CachedTrace] = {}
         missing: list[str] = []
         for trace_id, (lights, log_lights) in traces.items():
             trace = self._cache.get((tenant, trace_id)) or CachedTrace()
-            for light in lights:
-                trace.put(light)
-            for log_light in log_lights:
-                trace.put_log(log_light)
+            trace.put_all(lights, log_lights)
             stored = (*counted.get(("spans", trace_id), (0, 0)), *counted.get(("logs", trace_id), (0, 0)))
             if trace.check() == stored:
                 known[trace_id] = trace
@@ -294,10 +378,12 @@ class Exporter:
         if missing:
             whole = self._read_whole(client, parameters | {"traces": missing})
             for trace_id in missing:
-                _require(whole.get(trace_id), *traces[trace_id])
+                _require(whole.setdefault(trace_id, CachedTrace()), *traces[trace_id])
             known |= whole
         for trace_id, trace in known.items():
             trace.parts |= parts.get(trace_id, set())
+            if trace.derived_at != derived_at.get(trace_id, 0):
+                trace.resolved = {}  # another worker has derived it since: what stands there is not known
         return version, {trace_id: known[trace_id] for trace_id in traces}
 
     def _read_whole(self, client: Client, parameters: dict[str, Any]) -> dict[str, CachedTrace]:
@@ -315,12 +401,22 @@ class Exporter:
         return dict(found)
 
 
-def _require(trace: CachedTrace | None, lights: Sequence[Light], logs: Sequence[LogLight]) -> None:
+class _Derived(NamedTuple):
+    """A derivation of a trace: its version, and how many spans it saw."""
+
+    version: int
+    spans: int
+
+
+_Touched = dict[str, tuple[list[Light], list[LogLight]]]
+"""Trace id → what a flush brings of it."""
+
+
+def _require(trace: CachedTrace, lights: Sequence[Light], logs: Sequence[LogLight]) -> None:
     """A store that does not show what was just written (a replica behind) must not be told as acknowledged."""
-    seen = trace is not None
-    seen = seen and all(light.span_id in trace.spans for light in lights)  # type: ignore[union-attr]
-    if not seen or not all(log.record_sha256 in trace.logs for log in logs):  # type: ignore[union-attr]
-        raise StoreError("what was written cannot be read back yet")
+    seen = all(light.span_id in trace.spans for light in lights)
+    if not seen or not all(log.record_sha256 in trace.logs for log in logs):
+        raise StoreError("the row store does not show what was just written")
 
 
 _OF_TRACES = (
@@ -328,18 +424,31 @@ _OF_TRACES = (
     "AND trace_id IN {traces:Array(String)}"
 )
 # What FINAL would count, for less than half of its price: the newest version of each key.
-_CHECK = " UNION ALL ".join(
-    f"SELECT trace_id, toUnixTimestamp64Nano(now64(9)) AS at, '{table}' AS held, count() AS rows, "
-    f"groupBitXor(newest) AS digest, {parts} AS parts FROM (SELECT trace_id, {key}, "
-    f"reinterpretAsUInt64(max(version)) AS newest FROM {table} {_OF_TRACES} GROUP BY trace_id, {key}) GROUP BY trace_id"
-    for table, key, parts in (
-        ("spans", "span_id", "emptyArrayString()"),
-        ("logs", "record_sha256", "emptyArrayString()"),
-        ("run_parts", "part", "groupArray(part)"),
+_CHECK = (
+    " UNION ALL ".join(
+        f"SELECT trace_id, toUnixTimestamp64Nano(now64(9)) AS at, '{table}' AS held, count() AS rows, "
+        f"groupBitXor(newest) AS digest, {parts} AS parts, max(newest) FROM (SELECT trace_id, {key}, "
+        f"reinterpretAsUInt64(max(version)) AS newest FROM {table} {_OF_TRACES} GROUP BY trace_id, {key}) GROUP BY trace_id"
+        for table, key, parts in (
+            ("spans", "span_id", "emptyArrayString()"),
+            ("logs", "record_sha256", "emptyArrayString()"),
+            ("run_parts", "part", "groupArray(part)"),
+        )
     )
+    + " UNION ALL SELECT '', toUnixTimestamp64Nano(now64(9)), '', 0, 0, emptyArrayString(), 0"
+)  # the time, if nothing else
+# Of each trace the newest derivation, and the oldest that a run part which is not deleted comes from.
+_STANDING = (
+    "SELECT trace_id, max(newest), minOrNullIf(newest, NOT gone) FROM (SELECT trace_id, part, max(version) AS newest, "
+    f"argMax(is_deleted, version) AS gone FROM run_parts {_OF_TRACES} GROUP BY trace_id, part) GROUP BY trace_id"
 )
 _READ = "SELECT {columns} FROM {table} FINAL " + _OF_TRACES.replace("{", "{{").replace("}", "}}")
-_FAILED = "blackboard.derivation_failed"
+_MARKED = (
+    "SELECT organization_id, project_id, trace_id FROM deriving FINAL "
+    "WHERE version <= toUnixTimestamp64Nano(now64(9)) - {since:UInt64} LIMIT 1000"
+)
+_TAKE_OVER_EVERY = 60
+"""Seconds between two looks at what other workers left behind."""
 _ADDED = frozenset(("version", "reader_version", "stored", "start_time", "is_deleted"))
 _WARM = (TABLES["spans"][0]._replace(name="n", type="UInt8"),)
 
@@ -348,47 +457,8 @@ def _tenants(rows: Sequence[tuple[Tenant, Any]]) -> list[list[Any]]:
     return [[tenant.organization_id for tenant, _ in rows], [tenant.project_id for tenant, _ in rows]]
 
 
-def _span_values(readings: Sequence[SpanReading], bodies: Sequence[Sequence[Body]]) -> list[list[Any]]:
-    spans = [reading.span for reading in readings]
-    return [
-        [span.kind & 0xFF for span in spans],
-        [span.status_code & 0xFF for span in spans],
-        [reading.status_message for reading in readings],
-        [span.trace_state for span in spans],
-        [span.flags & 0xFFFFFFFF for span in spans],
-        [span.end_ns for span in spans],
-        [reading.attributes for reading in readings],
-        [reading.events for reading in readings],
-        [reading.links for reading in readings],
-        [
-            _dropped(span.dropped_attributes_count, span.dropped_events_count, span.dropped_links_count)
-            for span in spans
-        ],
-        [reading.resource for reading in readings],
-        [reading.scope for reading in readings],
-        [bodies_text(own) for own in bodies],
-    ]
-
-
-def _log_values(readings: Sequence[LogReading], bodies: Sequence[Sequence[Body]]) -> list[list[Any]]:
-    records = [reading.record for reading in readings]
-    return [
-        [record.observed_time_ns for record in records],
-        [record.severity_number & 0xFF for record in records],
-        [record.flags & 0xFFFFFFFF for record in records],
-        [reading.body for reading in readings],
-        [reading.attributes for reading in readings],
-        [_dropped(record.dropped_attributes_count) for record in records],
-        [reading.resource for reading in readings],
-        [reading.scope for reading in readings],
-        [bodies_text(own) for own in bodies],
-    ]
-
-
-def _dropped(attributes: int, events: int = 0, links: int = 0) -> str:
-    counts = {"attributes": attributes, "events": events, "links": links}
-    counts = {name: count for name, count in counts.items() if count}
-    return orjson.dumps(counts).decode() if counts else ""
+def _row_values(rows: Sequence[tuple[Any, ...]], bodies: Sequence[Sequence[Body]]) -> list[list[Any]]:
+    return [*map(list, zip(*rows, strict=True)), [bodies_text(own) for own in bodies]]
 
 
 def _finish(jobs: Sequence[Future[None]]) -> None:

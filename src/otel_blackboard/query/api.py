@@ -31,9 +31,9 @@ from otel_blackboard.processor.numbers import number, tool_path
 from otel_blackboard.query import answers, ledger, problems, recall, tokens
 from otel_blackboard.query.artifacts import Artifact, Blackboard
 from otel_blackboard.query.authorization import Access, Guarded
-from otel_blackboard.query.board import MOST, Board, MovedRun, NoSuchRun
+from otel_blackboard.query.board import MOST, Board, MovedRun, NoSuchRun, Place
 from otel_blackboard.query.problems import Patience, Problem, documented
-from otel_blackboard.query.runs import Run, merge_parts
+from otel_blackboard.query.runs import merge_parts
 from otel_blackboard.query.shown import (
     shown_artifact,
     shown_log,
@@ -154,7 +154,7 @@ Cursor = Annotated[str | None, Query(description="`next_cursor` of the page befo
 Earlier = Annotated[bool, Query(description="Also rows that a retry has written over, and answers inside a pass")]
 
 
-_ARTIFACT_PLACE = (int, str, str, int, bool, int, str, int, int, str)
+_ARTIFACT_PLACE = (int, str, str, int, bool, int, str, int, int, str, str, str)
 """The types of Artifact.sort_key: a page goes on after a place, so that rows which come or go in between lose none."""
 
 
@@ -356,8 +356,8 @@ def _run_routes(router: APIRouter, board: Board, Reading: Any) -> None:
         """Every span of the run, oldest first, without bodies."""
         run = board.run(tenant, run_id)
         after = decode_cursor(cursor, int, str, str)
-        rows, logs = board.timeline(tenant, run, with_logs=after is None and parent is None)
-        rows.sort(key=_span_order)
+        found = board.timeline(tenant, run, with_logs=after is None and parent is None)
+        rows = sorted(found.spans, key=_span_order)
         root = (run.root.trace_id, run.root.root_span_id)
         numbering = number(rows)
         chosen = [
@@ -370,9 +370,8 @@ def _run_routes(router: APIRouter, board: Board, Reading: Any) -> None:
         return {
             "run_id": run.run_id,
             "spans": [shown_timeline_span(row, above, numbering.spans.get((row.trace_id, row.span_id))) for row, above in page],
-            "logs": [
-                shown_log(each) for each in logs
-            ],
+            "logs": [shown_log(each) for each in found.logs],
+            "deriving": found.deriving,
             "count": len(page),
             "next_cursor": encode_cursor(*_span_order(page[-1][0])) if len(chosen) > limit else None,
         }  # fmt: skip
@@ -387,7 +386,7 @@ def _run_routes(router: APIRouter, board: Board, Reading: Any) -> None:
         ] = None,
     ) -> dict[str, Any]:
         """Everything that arrived of one span, its content included."""
-        run = board.run(tenant, run_id)
+        run = board.place(tenant, run_id)
         for trace in run.trace_ids:
             if trace_id in (None, trace) and (found := board.reader.span(tenant, run.run_id, trace, span_id)):
                 logs = board.reader.logs_of_span(tenant, trace, span_id, MOST)
@@ -412,7 +411,7 @@ def _artifact_routes(router: APIRouter, board: Board, Reading: Any) -> None:
         if unknown := sorted(set(kind or ()) - set(ARTIFACT_KINDS)):
             raise Problem("invalid-request", f"kind: {unknown[0]!r} is none of {', '.join(ARTIFACT_KINDS)}")
         after = decode_cursor(cursor, *_ARTIFACT_PLACE)
-        run = board.run(tenant, run_id)
+        run = board.place(tenant, run_id)
         found = board.blackboard(tenant, run, kind)
         listed = _listed(found, earlier)
         listed = [
@@ -432,8 +431,8 @@ def _artifact_routes(router: APIRouter, board: Board, Reading: Any) -> None:
             "next_cursor": encode_cursor(*page[-1].sort_key) if len(listed) > limit else None,
         }
 
-    def find(tenant: Tenant, run_id: str, artifact_id: str) -> tuple[Run, Artifact]:
-        run = board.run(tenant, run_id)
+    def find(tenant: Tenant, run_id: str, artifact_id: str) -> tuple[Place, Artifact]:
+        run = board.place(tenant, run_id)
         artifact = board.blackboard(tenant, run).find(artifact_id)
         if artifact is None:
             raise Problem("not-found")
@@ -485,8 +484,8 @@ def _artifact_routes(router: APIRouter, board: Board, Reading: Any) -> None:
         earlier: Earlier = False,
     ) -> dict[str, Any]:
         """The model calls of the run, or of one pass: `LLM call 1`, `LLM call 2`, … in the order sent."""
-        run = board.run(tenant, run_id)
-        found = board.blackboard(tenant, run, ("llm_prompt", "agent_output"))
+        run = board.place(tenant, run_id)
+        found = board.blackboard(tenant, run, ("llm_prompt", "agent_output"), whole=True)
         outputs = {
             (a.resolved.trace_id, a.resolved.call_span_id or a.resolved.span_id): a.artifact_id
             for a in (*found.replaced, *found.artifacts)
@@ -546,7 +545,7 @@ def _agent_routes(router: APIRouter, board: Board, secret: str, Reading: Any, Wr
         agent_id: Annotated[str | None, Query(description="One agent; '' = the one without a name; none = all")] = None,
     ) -> dict[str, Any]:
         """The tool calls already made in this run, as text for the agent's next prompt."""
-        run = board.run(tenant, run_id)
+        run = board.place(tenant, run_id)
         lines: list[str] = []
         if board.settings.action_ledger:
             artifacts = board.blackboard(tenant, run, ("tool_result",)).artifacts
@@ -556,7 +555,7 @@ def _agent_routes(router: APIRouter, board: Board, secret: str, Reading: Any, Wr
     @router.get("/runs/{run_id}/paths", response_model=answers.Paths, tags=["agent"])
     def paths(run_id: RunId, tenant: Tenant = Reading) -> dict[str, Any]:
         """The tools of each pass in call order: one line a pass, its latest attempt."""
-        run = board.run(tenant, run_id)
+        run = board.place(tenant, run_id)
         found = [
             {
                 "step_id": attempt.step_id,
@@ -566,7 +565,7 @@ def _agent_routes(router: APIRouter, board: Board, secret: str, Reading: Any, Wr
                 "calls": len([row for row in attempt.calls if row.role == "tool_invocation"]),
                 "path": path,
             }
-            for attempt in number(board.resolved(tenant, run)).attempts
+            for attempt in number(board.calls(tenant, run)).attempts
             if not attempt.superseded and (path := tool_path(attempt.calls))
         ]
         return {"run_id": run.run_id, "paths": found}

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
 
 from otel_blackboard.config import Settings
 from otel_blackboard.exporter.bodies import BodyDamaged, BodyMissing
+from otel_blackboard.exporter.large_traces import LARGE
 from otel_blackboard.exporter.reader import Reader
 from otel_blackboard.processor.tree import USAGE
 from otel_blackboard.query import recall
 from otel_blackboard.query.artifacts import Artifact, Blackboard, assemble, blackboard
 from otel_blackboard.query.runs import Run, merge_parts
-from otel_blackboard.records import LogLight, Resolved, Tenant
+from otel_blackboard.records import Light, LogLight, Resolved, Tenant
 
 _OF_TRACE = re.compile(r"run_([0-9a-f]{32})")
 
@@ -35,6 +38,50 @@ class MovedRun(Exception):
         self.run_id = run_id
 
 
+class Place(NamedTuple):
+    """Which run an id means, and in which traces it is, by their start."""
+
+    run_id: str
+    trace_ids: list[str]
+
+
+class Timeline(NamedTuple):
+    spans: list[Resolved]
+    logs: list[LogLight]
+    """Log records that belong to none of the spans."""
+    deriving: bool
+    """Whether some of the spans came just now and are not derived yet."""
+
+
+def not_derived(
+    run_id: str, known: Sequence[Resolved], lights: Sequence[Light], alone: Collection[str]
+) -> list[Resolved]:
+    """The rows of spans that are not derived yet and belong to this run: by their own run id, else by what they hang
+    under, else because their trace is one of those that have no other run."""
+    inside = {(row.trace_id, row.span_id) for row in known}
+    below: dict[tuple[str, str], list[Light]] = defaultdict(list)
+    found: dict[tuple[str, str], Light] = {}
+    for light in lights:
+        below[(light.trace_id, light.parent_span_id)].append(light)
+        if light.run_id == run_id or (not light.run_id and light.trace_id in alone):
+            found[(light.trace_id, light.span_id)] = light
+    reached = [*inside, *found]
+    while reached:
+        for light in below.pop(reached.pop(), ()):
+            if not light.run_id and (key := (light.trace_id, light.span_id)) not in found:
+                found[key] = light
+                reached.append(key)
+    return [
+        Resolved(
+            light.trace_id, light.span_id, run_id=run_id, parent_span_id=light.parent_span_id, role=light.role,
+            name=light.name, start_ns=light.start_ns, end_ns=light.end_ns, status=light.status, agent_id=light.agent_id,
+            provider=light.provider, model=light.response_model or light.request_model, tool_name=light.tool_name,
+            error=light.error,
+        )
+        for light in found.values()
+    ]  # fmt: skip
+
+
 class Board:
     def __init__(self, reader: Reader, settings: Settings, clock_ns: Callable[[], int] = time.time_ns) -> None:
         self.reader, self.settings, self.clock_ns = reader, settings, clock_ns
@@ -44,38 +91,57 @@ class Board:
         """Raises NoSuchRun, or MovedRun for `run_` + the id of a trace that was joined to another run."""
         parts = self.reader.parts_of_run(tenant, run_id)
         if not parts:
-            match = _OF_TRACE.fullmatch(run_id)
-            joined = self.reader.parts_of_trace(tenant, match[1]) if match else []
-            if len({part.run_id for part in joined}) == 1:
-                raise MovedRun(joined[0].run_id)
-            raise NoSuchRun(run_id)
+            raise self._absent(tenant, run_id)
         return merge_parts(parts, self.clock_ns(), self.settings.run_idle_timeout * 10**9)
 
-    def follow(self, tenant: Tenant, run_id: str) -> Run:
-        """Like run(), going along to where the run has moved."""
+    def place(self, tenant: Tenant, run_id: str) -> Place:
+        """Like run(), for those who do not show the run itself."""
+        parts = self.reader.places_of_run(tenant, run_id)
+        if not parts:
+            raise self._absent(tenant, run_id)
+        return Place(run_id, list(dict.fromkeys(part.trace_id for part in parts)))
+
+    def _absent(self, tenant: Tenant, run_id: str) -> Exception:
+        match = _OF_TRACE.fullmatch(run_id)
+        joined = {part.run_id for part in self.reader.places_of_trace(tenant, match[1])} if match else set()
+        return MovedRun(joined.pop()) if len(joined) == 1 else NoSuchRun(run_id)
+
+    def follow(self, tenant: Tenant, run_id: str) -> Place:
+        """Like place(), going along to where the run has moved."""
         try:
-            return self.run(tenant, run_id)
+            return self.place(tenant, run_id)
         except MovedRun as moved:
-            return self.run(tenant, moved.run_id)
+            return self.place(tenant, moved.run_id)
 
     def resolved(self, tenant: Tenant, run: Run) -> list[Resolved]:
         return self.reader.resolved(tenant, run.run_id, run.trace_ids)
 
-    def timeline(self, tenant: Tenant, run: Run, with_logs: bool) -> tuple[list[Resolved], list[LogLight]]:
-        """All spans, and the log records that belong to none of them."""
-        if not with_logs:
-            return self.resolved(tenant, run), []
-        logs = self._beside.submit(self.reader.loose_logs, tenant, run.trace_ids, MOST)
-        return self.resolved(tenant, run), logs.result()
+    def calls(self, tenant: Tenant, place: Place) -> list[Resolved]:
+        """What numbering needs of the spans of a run."""
+        return self.reader.calls(tenant, place.run_id, place.trace_ids)
 
-    def blackboard(self, tenant: Tenant, run: Run, kinds: Sequence[str] | None = None) -> Blackboard:
-        """Everything of these kinds (None = of all). Paths are computed, where the deployment wants them listed."""
+    def timeline(self, tenant: Tenant, run: Run, with_logs: bool) -> Timeline:
+        logs = self._beside.submit(self.reader.loose_logs, tenant, run.trace_ids, MOST) if with_logs else None
+        spans = self.resolved(tenant, run)
+        # Small traces are derived before they are acknowledged.
+        large = list(dict.fromkeys(part.trace_id for part in run.parts if part.span_count > LARGE))
+        deriving = self.reader.deriving(tenant, large) if large else []
+        if deriving:
+            alone = {trace for trace in deriving if len(self.reader.places_of_trace(tenant, trace)) == 1}
+            spans += not_derived(run.run_id, spans, self.reader.not_derived(tenant, deriving), alone)
+        return Timeline(spans, logs.result() if logs is not None else [], bool(deriving))
+
+    def blackboard(
+        self, tenant: Tenant, run: Place, kinds: Sequence[str] | None = None, whole: bool = False
+    ) -> Blackboard:
+        """Everything of these kinds (None = of all). Paths are computed, where the deployment wants them listed.
+        `whole`: with what a span used, cost and asked for."""
         stored = [kind for kind in ("tool_result", "agent_output", "llm_prompt") if kinds is None or kind in kinds]
         paths = self.settings.plan_state_persistence and (kinds is None or "tool_path" in kinds)
         # Side by side: each query costs the engine some 10 ms, whatever it finds.
         rows = self._beside.submit(self.reader.artifacts, tenant, run.trace_ids, stored)
-        resolved = self.resolved(tenant, run)
-        return blackboard(tenant, run.run_id, resolved, rows.result(), paths)
+        spans = (self.reader.resolved if whole else self.reader.calls)(tenant, run.run_id, run.trace_ids)
+        return blackboard(tenant, run.run_id, spans, rows.result(), paths)
 
     def body(self, artifact: Artifact) -> bytes | None:
         """None when no content was captured. Raises what the body store raises."""
@@ -89,19 +155,23 @@ class Board:
         if not words:
             return []
         run = self.follow(tenant, run_id)
-        hits, searched = self.reader.search_run(tenant, run.trace_ids, words)
-        board = self.blackboard(tenant, run, ("tool_result", "agent_output"))
+        found = self._beside.submit(
+            self.reader.search_run, tenant, run.trace_ids, ("tool_result", "agent_output"), words
+        )
+        spans = self.calls(tenant, run)
+        rows, hits, searched = found.result()
+        board = blackboard(tenant, run.run_id, spans, rows, paths=False)
         by_row = {
             (a.row.trace_id, a.row.span_id, a.kind): a
             for a in board.artifacts
-            if a.kind in ("tool_result", "agent_output") and a.resolved.tool_class != "recall"  # RCL-09
+            if a.resolved.tool_class != "recall"  # RCL-09
         }
         scored = [
             (score, artifact)
             for score, hit in recall.rank(hits, searched)
-            if (artifact := by_row.get((hit.trace_id, hit.span_id, hit.kind))) is not None
+            if (artifact := by_row.get((hit.row.trace_id, hit.row.span_id, hit.row.kind))) is not None
         ]
-        scored.sort(key=lambda item: (-item[0], -item[1].start_ns, item[1].artifact_id))
+        scored.sort(key=lambda item: (-item[0], -item[1].start_ns, item[1].artifact_id, item[1].sort_key))
         chosen: dict[str, Artifact] = {}
         for _, artifact in scored:
             chosen.setdefault(artifact.artifact_id, artifact)
