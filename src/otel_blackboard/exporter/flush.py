@@ -36,7 +36,7 @@ from otel_blackboard.exporter.tables import (
     read_records,
 )
 from otel_blackboard.exporter.trace_cache import CachedTrace, TraceCache, TraceKey
-from otel_blackboard.failures import log_failure
+from otel_blackboard.failures import Outages, log_failure
 from otel_blackboard.processor.reading import LogReading, SpanReading
 from otel_blackboard.processor.tree import READER_VERSION, resolve
 from otel_blackboard.records import (
@@ -61,6 +61,9 @@ def captured_kinds(settings: Settings) -> frozenset[str]:
     """Artifact kinds that this deployment makes out of telemetry."""
     kinds = {"tool_result", "agent_output"} if settings.capture_artifacts else set()
     return frozenset(kinds | ({"llm_prompt"} if settings.capture_prompts else set()))
+
+
+_STORE_FAILURES = (BodyError, ClickHouseError, StoreError, OSError)
 
 
 class StoreFailed(Exception):
@@ -88,6 +91,7 @@ class Exporter:
         self._take_over_at: float | None = 0.0
         self._cut_short = True
         """Whether a flush may have been: the last one of a process before, or one of ours in which a store failed."""
+        self._outages = Outages(log, "large traces wait to be derived")
         self.derivation_failures = 0
 
     def close(self) -> None:
@@ -123,7 +127,7 @@ class Exporter:
         except DataError:  # a value that a column cannot take: a fault of ours, and the same however often it is sent
             self._cache.clear()
             raise
-        except (BodyError, ClickHouseError, StoreError, OSError) as error:
+        except _STORE_FAILURES as error:
             self._cache.clear()
             self._cut_short = True
             raise StoreFailed(fault(self._settings, error)) from error
@@ -240,7 +244,10 @@ class Exporter:
             self._large.put_off(keys)
             if self._take_over_at is not None:
                 self._take_over_at = time.monotonic() + _TAKE_OVER_EVERY
-            log_failure(log, "large traces could not be derived; they are tried again", error)
+            if isinstance(error, _STORE_FAILURES) and not isinstance(error, DataError):
+                self._outages.failed(fault(self._settings, error))
+            else:
+                log_failure(log, "large traces could not be derived; they are tried again", error)
         waits = [self._large.due_in()]
         if self._take_over_at is not None:
             waits.append(max(0.0, self._take_over_at - time.monotonic()))
