@@ -245,7 +245,7 @@ def _chain(node: Node) -> list[Node]:
 
 def parts_of(trace_id: str, nodes: list[Node]) -> list[Part]:
     explicit = {node.light.run_id for node in nodes} - {""}
-    only = [*explicit][0] if len(explicit) == 1 else ""
+    only = next(iter(explicit)) if len(explicit) == 1 else ""
     for node in nodes:
         node.part = next((each.light.run_id for each in (node, *_chain(node)) if each.light.run_id), only)
     found = []
@@ -322,7 +322,7 @@ def give_places(part: Part) -> None:
             if each.holds is own and each.inner is not None and each.inner is not own and each.inner.light.agent_id
         }
         assert node.inner is not None
-        named = [*inside][0] if len(inside) == 1 else node.inner.light.agent_id
+        named = next(iter(inside)) if len(inside) == 1 else node.inner.light.agent_id
         node.agent_id = own.light.agent_id or named or (light.agent_id if node.role in CALLS else "") or own.agent
         node.step_id = own.said_step or light.step_id or "step_" + slug(own.light.agent_id or own.light.name)
         node.step_name = own.light.step_name or own.light.agent_id or own.light.name
@@ -582,7 +582,9 @@ def artifacts_of(
     found = [_one(of_call, kind, own, passes) for (of_call, kind), own in records.items()]
     for each in passes:
         prompts = [one for one in found if one.kind == "llm_prompt" and one.of is each]
-        in_order = sorted(prompts, key=lambda one: (one.call_seq, one.node.light.start_ns, one.identity, *one.node.place))
+        in_order = sorted(
+            prompts, key=lambda one: (one.call_seq, one.node.light.start_ns, one.identity, *one.node.place)
+        )
         for place, one in enumerate(in_order, 1):
             one.label = f"LLM call {place}"
         if paths and (path := path_of(each)):
@@ -592,7 +594,9 @@ def artifacts_of(
             place_id = (run_id, each.step_id, str(each.seq), "0") if stamped else own_place
             identity = artifact_id(tenant, *place_id, "tool_path")
             found.append(
-                Found(identity, set(), "tool_path", first, each, 0, "Tool path", path[:500], (), True, "", "", text=path)
+                Found(
+                    identity, set(), "tool_path", first, each, 0, "Tool path", path[:500], (), True, "", "", text=path
+                )
             )
     listed: list[Found] = []
     replaced: list[Found] = []

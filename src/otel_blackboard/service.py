@@ -62,7 +62,9 @@ def open_stores(settings: Settings) -> Iterator[Stores]:
     bodies = open_body_store(settings)
     bodies.check()
     clickhouse.prepare(settings)
-    stores = Stores(settings, bodies, Exporter(settings, bodies, alone=not settings.clickhouse), Reader(settings, bodies))
+    stores = Stores(
+        settings, bodies, Exporter(settings, bodies, alone=not settings.clickhouse), Reader(settings, bodies)
+    )
     try:
         yield stores
     finally:

@@ -231,7 +231,9 @@ class Exporter:
         for tenant, of_traces in versions.items():
             for some in chunks(list(of_traces), MOST_IDS):
                 parameters = {"organization": tenant.organization_id, "project": tenant.project_id, "traces": some}
-                for trace_id, newest, oldest in self._clients["read"].query(_STANDING, parameters=parameters).result_rows:
+                for trace_id, newest, oldest in (
+                    self._clients["read"].query(_STANDING, parameters=parameters).result_rows
+                ):
                     left_out = newest > of_traces[trace_id] and not newest % 2
                     if left_out or (oldest is not None and oldest < newest):
                         again.setdefault(tenant, {})[trace_id] = ([], [])
