@@ -66,8 +66,8 @@ class Result(NamedTuple):
     spans: int
 
 
-def measure(peer: Peer, share: float, samples: int = 10) -> Result:
-    load, requests = Load(), max(1, round(peer.requests * share))
+def measure(peer: Peer, share: float) -> Result:
+    load, requests, samples = Load(), max(1, round(peer.requests * share)), max(2, round(20 * share))
     with tempfile.TemporaryDirectory(prefix="blackboard-bench-") as folder, contextlib.ExitStack() as stack:
         door = stack.enter_context(peer.start(Path(folder)))
         sender, there = Sender(door.url, door.headers), 0

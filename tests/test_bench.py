@@ -80,7 +80,11 @@ def test_a_run_in_parts_is_one_trace_of_distinct_spans() -> None:
     assert parts[0] != parts[1]
 
 
-def test_a_peer_that_cannot_run_here_costs_the_others_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_peers_are_waited_for_and_one_that_cannot_run_here_costs_the_others_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[int] = []
+
     @contextlib.contextmanager
     def missing(folder: Path) -> Iterator[peers.Door]:
         raise RuntimeError("No matching distribution found")
@@ -89,12 +93,10 @@ def test_a_peer_that_cannot_run_here_costs_the_others_nothing(monkeypatch: pytes
     @contextlib.contextmanager
     def late(folder: Path) -> Iterator[peers.Door]:
         """A service whose spans are counted as visible when someone has asked twice."""
-        asked = 0
 
         def visible() -> int:
-            nonlocal asked
-            asked += 1
-            return 10_000 if asked % 2 == 0 else 0
+            asked.append(len(asked))
+            return 0 if asked[-1] % 2 == 0 else 10_000
 
         with peers.blackboard(folder) as door:
             yield door._replace(visible=visible)
@@ -107,6 +109,7 @@ def test_a_peer_that_cannot_run_here_costs_the_others_nothing(monkeypatch: pytes
         *("otel-blackboard", "late", "Phoenix: cannot run here: No matching distribution found")
     ]
     assert all(isinstance(figure, float | int) and figure > 0 for row in table.rows[:2] for figure in row[1:])
+    assert len(asked) == 2 * 4, "each of three requests of 16 spans, and what came after them, is waited for"
     assert [(what, side) for what, _, side, _ in ratios] == [("visible spans/s in those of late", "at least")]
 
 
