@@ -72,6 +72,9 @@ class FakeIntake:
         self.futures: list[Future[None]] = []
         self._refuse, self._fail, self._wait = refuse, fail, wait
 
+    def prepare(self, arrival: Arrival) -> None:
+        pass
+
     def submit(self, arrival: Arrival) -> Future[None]:
         if self._refuse is not None:
             raise self._refuse

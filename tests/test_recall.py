@@ -298,7 +298,7 @@ def test_a_failing_store_gives_nothing_and_no_error(embedded_project: Project, m
     def fail(*_: Any) -> Any:
         raise OSError("disk on fire")
 
-    for name in ("search_run", "bodies", "parts_of_run"):
+    for name in ("search_run", "bodies", "places_of_run"):
         with monkeypatch.context() as patch:
             patch.setattr(Reader, name, fail)
             assert api.recall(token, {"query": "harbour"}) == []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from decimal import Decimal
 from typing import Any
 
@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from otel_blackboard.processor.numbers import number
-from otel_blackboard.processor.reading import read_span
+from otel_blackboard.processor.reading import read_log, read_span
 from otel_blackboard.processor.tree import resolve
 from otel_blackboard.query.runs import merge_parts
 from otel_blackboard.records import Light, Resolved, RunPart, Span
@@ -222,6 +222,29 @@ class TestRuns:
         one, other = Trace(resource={"host.name": "a"}), Trace(resource={"host.name": "b"})
         versions = {read_span(TENANT, trace.span("x")).light.version for trace in (one, other)}
         assert len(versions) == 2
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            {"dropped_attributes_count": 1}, {"dropped_events_count": 1}, {"dropped_links_count": 1},
+            {"attributes": {"input.value": '{"a":1}'}}, {"attributes": {"input.value": b'{"a":1}'}},
+            {"attributes": {"input.value": {"a": 2}}}, {"flags": 1}, {"trace_state": "x"}, {"kind": 2}, {"status_code": 1},
+        ],
+    )  # fmt: skip
+    def test_no_two_spans_that_differ_are_one_version(self, change: dict[str, Any]) -> None:
+        one, other = (Trace().span("x", input__value={"a": 1}) for _ in range(2))
+        for name, value in change.items():
+            setattr(other, name, value)
+        assert read_span(TENANT, one).light.version != read_span(TENANT, other).light.version
+
+    def test_no_two_log_records_that_differ_are_one(self) -> None:
+        trace = Trace()
+        one, other = (trace.log(trace.span("x"), "note", body={"a": 1}) for _ in range(2))
+        other.span_id = one.span_id
+        for name, value in (("dropped_attributes_count", 1), ("body", '{"a":1}')):
+            changed = replace(other, **{name: value})
+            assert read_log(TENANT, one).light.record_sha256 != read_log(TENANT, changed).light.record_sha256
+        assert read_log(TENANT, one).light.record_sha256 == read_log(TENANT, other).light.record_sha256
 
     @pytest.mark.parametrize("sent", ["with space", "ü", "x" * 129, "a/b", "a\nb"])
     def test_an_id_that_is_none_becomes_a_hash_and_is_kept(self, sent: str) -> None:
@@ -473,6 +496,22 @@ class TestBilling:
         trace.chat(3, 4, outer, tokens=(20, 2))
         assert bill(trace) == (30, 2)
 
+    def test_a_record_around_one_that_only_sums_up_sums_up_too(self) -> None:
+        trace = Trace()
+        outermost = trace.chat(0, 9, tokens=(30, 3))
+        outer = trace.chat(0, 9, outermost, tokens=(30, 3))
+        trace.chat(1, 2, outer, tokens=(10, 1))
+        trace.chat(3, 4, outer, tokens=(20, 2))
+        assert bill(trace) == (30, 2)
+
+    def test_records_of_one_response_stay_one_call_below_a_record_that_sums_them_up(self) -> None:
+        trace = Trace()
+        outer = trace.chat(0, 9, tokens=(30, 3), gen_ai__response__id="last")
+        trace.chat(1, 2, outer, tokens=(10, 1), gen_ai__response__id="first")
+        for _ in range(2):  # two instrumentations
+            trace.chat(3, 4, outer, tokens=(20, 2), gen_ai__response__id="last")
+        assert bill(trace) == (30, 2)
+
     def test_a_provider_call_around_one_of_another_model_is_never_added_to_it(self) -> None:
         trace = Trace()
         outer = trace.chat(0, 9, model="my-router", tokens=(10, 2))
@@ -595,6 +634,21 @@ class TestBilling:
         trace.log(span, DETAILS, 2, gen_ai__usage__input_tokens=1_000_000, gen_ai__usage__output_tokens=0)
         run = run_of(derive(trace.spans, trace.logs)[1])
         assert (run.usage["input_tokens"], run.cost_usd) == (1_000_000, Decimal("0.15"))
+
+    def test_a_call_is_priced_by_all_that_its_log_records_say(self) -> None:
+        trace = Trace()
+        span = trace.chat(1, 2, tokens=(1_000_000, 0), model="of-nobody")
+        del span.attributes["gen_ai.usage.output_tokens"]
+        trace.log(span, DETAILS, 2, gen_ai__response__model="gpt-4o-mini")
+        trace.log(span, DETAILS, 3, gen_ai__usage__output_tokens=1_000_000)
+        assert run_of(derive(trace.spans, trace.logs)[1]).cost_usd == Decimal("0.15") + Decimal("0.6")
+
+    def test_a_stated_cost_is_as_exact_as_the_store_keeps_it(self) -> None:
+        """Or a sum would depend on whether its rows were read back."""
+        trace = Trace()
+        for cost in ("0.0000000000006", "1e-400", "0.1234567890123456", "999999999.9999999999999"):
+            light = read_span(TENANT, trace.chat(blackboard__cost__usd=cost)).light
+            assert light.cost_usd == round(Decimal(cost), 12)
 
     def test_what_a_span_says_stays_whatever_a_log_says(self) -> None:
         trace = Trace()

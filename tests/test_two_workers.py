@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from otel_blackboard.collector.arrival import Arrival, StoreUnavailable
 from otel_blackboard.collector.group_commit import GroupCommit, Waiting
 from otel_blackboard.config import Settings
 from otel_blackboard.exporter.flush import Exporter, StoreFailed
+from otel_blackboard.exporter.preparation import Prepared, prepare
 from otel_blackboard.query.api import make_api
 from otel_blackboard.records import Span, Tenant
 from otel_blackboard.service import Stores, open_stores
@@ -26,7 +28,9 @@ _numbers = itertools.count()
 @pytest.fixture(scope="module")
 def first(embedded_folder: Path) -> Iterator[Stores]:
     with open_stores(Settings(data=embedded_folder, database="two_workers")) as opened:
-        yield opened
+        beside_another = Exporter(opened.settings, opened.bodies)
+        yield replace(opened, exporter=beside_another)
+        beside_another.close()
 
 
 @pytest.fixture(scope="module")
@@ -71,6 +75,69 @@ def test_spans_of_one_trace_at_two_workers_give_one_run(first: Stores, second: E
     assert (run["span_count"], run["counts"]["tool_invocation"]) == (7, 6)
 
 
+def during(worker: Exporter, monkeypatch: pytest.MonkeyPatch, act: Callable[[], None]) -> None:
+    """Has `act` happen once, in the worker's next flush, after it has read a trace and before it writes what it found."""
+    resolve = worker._resolve
+
+    def at_that_moment(trace: Any) -> Any:
+        monkeypatch.setattr(worker, "_resolve", resolve)
+        act()
+        return resolve(trace)
+
+    monkeypatch.setattr(worker, "_resolve", at_that_moment)
+
+
+def rows(stores: Stores, tenant: Tenant) -> list[Any]:
+    """(span id, run id) of the spans and (part, run id) of the run parts."""
+    with stores.reader._clients.client() as client:
+        query = (
+            "SELECT span_id, run_id FROM resolved FINAL WHERE organization_id = {o:String} AND project_id = {p:String} "
+            "UNION ALL SELECT part, run_id FROM run_parts FINAL "
+            "WHERE organization_id = {o:String} AND project_id = {p:String}"
+        )
+        parameters = {"o": tenant.organization_id, "p": tenant.project_id}
+        return sorted(client.query(query, parameters=parameters).result_rows)
+
+
+def test_a_worker_that_is_late_with_what_it_found_leaves_no_run_behind(
+    first: Stores, second: Exporter, tenant: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It found a run without a name; the other one knows the name, and could not see the unnamed part to delete it."""
+    flow, tool = Trace("late", run_id="r1").flow("flow"), Trace("late").tool("look", 1)
+    tool.span_id = "b" * 16
+    during(first.exporter, monkeypatch, lambda: second.flush([(tenant, flow)], []))
+    first.exporter.flush([(tenant, tool)], [])
+    assert rows(first, tenant) == sorted([(flow.span_id, "r1"), (tool.span_id, "r1"), ("r1", "r1")])
+
+
+def test_rows_that_another_worker_has_written_over_are_written_again(
+    first: Stores, second: Exporter, tenant: Tenant
+) -> None:
+    """The first worker has all spans of the second one from a sender that sent twice, and finds its own rows unchanged."""
+    plain, one, two = three_spans("over")
+    first.exporter.flush([(tenant, plain)], [])
+    second.flush([(tenant, one)], [])  # the only name in the trace: the plain span is of that run
+    first.exporter.flush([(tenant, one), (tenant, two)], [])  # two names: it is of neither
+    assert (plain.span_id, f"run_{plain.trace_id}") in rows(first, tenant)
+
+
+def test_rows_of_a_worker_that_is_late_do_not_stand_over_those_left_out_as_unchanged(
+    first: Stores, second: Exporter, tenant: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain, one, two = three_spans("late and over")
+    first.exporter.flush([(tenant, plain)], [])
+    during(second, monkeypatch, lambda: first.exporter.flush([(tenant, one), (tenant, two)], []))
+    second.flush([(tenant, one)], [])
+    assert (plain.span_id, f"run_{plain.trace_id}") in rows(first, tenant)
+
+
+def three_spans(name: str) -> tuple[Span, Span, Span]:
+    """One without a run id and two with one each."""
+    trace = Trace(name)
+    plain = trace.span("plain")
+    return plain, trace.span("one", 1, blackboard__run__id="r1"), trace.span("two", 2, blackboard__run__id="r2")
+
+
 def test_what_cannot_be_read_back_is_not_acknowledged(
     first: Stores, tenant: Tenant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -84,7 +151,7 @@ def test_what_cannot_be_read_back_is_not_acknowledged(
             return self.client.query(sql, parameters=parameters | {"project": "elsewhere"})
 
     monkeypatch.setitem(first.exporter._clients, "read", Behind(first.exporter._clients["read"]))
-    with pytest.raises(StoreFailed, match="read back"):
+    with pytest.raises(StoreFailed, match="does not show what was just written"):
         first.exporter.flush([(tenant, Trace("unseen").flow())], [])
 
 
@@ -94,8 +161,11 @@ class FakeExporter:
     def __init__(self) -> None:
         self.stored: list[str] = []
 
-    def flush(self, spans: list[tuple[Tenant, Span]], logs: list[Any]) -> None:
-        names = [span.name for _, span in spans]
+    def prepare(self, spans: Sequence[tuple[Tenant, Span]], logs: Sequence[Any]) -> Prepared:
+        return prepare(spans, logs, frozenset())
+
+    def commit(self, prepared: Sequence[Prepared]) -> None:
+        names = [reading.light.name for some in prepared for _, reading in some.spans]
         if "down" in names:
             raise StoreFailed("the store is gone")
         if "bad" in names:
@@ -126,4 +196,5 @@ def test_a_sender_that_no_longer_waits_does_not_end_the_others(tenant: Tenant) -
 
 
 def _waiting(tenant: Tenant, name: str) -> Waiting:
-    return Waiting(Arrival([(tenant, Trace(name).span(name))], [], 10), Future(), 10)
+    arrival = Arrival([], [], 10, prepared=prepare([(tenant, Trace(name).span(name))], [], frozenset()))
+    return Waiting(arrival, Future(), 10)

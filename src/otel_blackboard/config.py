@@ -43,7 +43,13 @@ class Settings(BaseSettings):
     max_queue_bytes: int = Field(
         192 * 1024 * 1024, description="Decoded requests waiting for a flush, bytes; more is refused", gt=0
     )
-    flush_bytes: int = Field(8 * 1024 * 1024, description="Largest flush, bytes of requests", gt=0)
+    flush_bytes: int = Field(16 * 1024 * 1024, description="Largest flush, bytes of requests", gt=0)
+    store_timeout: int = Field(
+        8,
+        description="Seconds a store may stay silent, and a request wait for its turn; then senders are asked to send "
+        "again and readers get 503",
+        gt=0,
+    )
     retry_after: int = Field(2, description="Seconds a refused sender is asked to wait", gt=0)
     shutdown_timeout: int = Field(20, description="Seconds a stop may take to finish what was taken", gt=0)
 

@@ -154,9 +154,14 @@ class Content:
     span_id: str
     field: str
     data: bytes
+    """As received; empty once it is compressed."""
     encoding: str = "text"
     sha256: str = ""
-    """Hex, of `data`; '' until someone needs it."""
+    """Hex, of the content as received; '' until someone needs it."""
+    frame: bytes = b""
+    """The content compressed; empty until it is."""
+    raw_length: int = 0
+    """Bytes of the content as received, once it is compressed."""
 
     def digest(self) -> str:
         self.sha256 = self.sha256 or hashlib.sha256(self.data).hexdigest()

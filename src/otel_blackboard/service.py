@@ -6,10 +6,15 @@ import asyncio
 import contextlib
 import gc
 import logging
+import os
 import signal
 import socket
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from functools import partial
 
 import anyio.to_thread
 import uvicorn
@@ -34,6 +39,12 @@ log = logging.getLogger("otel_blackboard")
 
 READERS = 8
 """Requests of the query service that are answered at once."""
+
+READY_TIMEOUT = 2.0
+"""Seconds that a store may take to say that it is ready; whoever asks /readyz gives up soon after."""
+
+_GOODBYE = 2
+"""Seconds for the last answers of a stop, whatever else it took."""
 
 
 class StartError(Exception):
@@ -62,7 +73,9 @@ def open_stores(settings: Settings) -> Iterator[Stores]:
     bodies = open_body_store(settings)
     bodies.check()
     clickhouse.prepare(settings)
-    stores = Stores(settings, bodies, Exporter(settings, bodies), Reader(settings, bodies))
+    stores = Stores(
+        settings, bodies, Exporter(settings, bodies, alone=not settings.clickhouse), Reader(settings, bodies)
+    )
     try:
         yield stores
     finally:
@@ -110,6 +123,26 @@ def listen(option: str, address: str) -> socket.socket:
     return listener
 
 
+class StoreChecks:
+    """Asks the stores side by side whether they answer: each by one thread, and no question while the last one is open."""
+
+    def __init__(self, checks: Mapping[str, Callable[[], None]]) -> None:
+        self._checks = checks
+        self._pool = ThreadPoolExecutor(len(checks), thread_name_prefix="ready")
+        self._asked: dict[str, Future[None]] = {}
+        self._lock = threading.Lock()
+
+    def failing(self) -> str:
+        """The name of one that does not answer, else ''. Takes at most READY_TIMEOUT."""
+        with self._lock:
+            for name, check in self._checks.items():
+                if name not in self._asked or self._asked[name].done():
+                    self._asked[name] = self._pool.submit(check)
+            asked = dict(self._asked)
+        wait(asked.values(), READY_TIMEOUT)
+        return next((name for name, answer in asked.items() if not answer.done() or answer.exception()), "")
+
+
 class _Server(uvicorn.Server):
     """A uvicorn server that leaves signals to the service."""
 
@@ -122,7 +155,6 @@ def _server(app: ASGIApp, settings: Settings) -> _Server:
     return _Server(
         uvicorn.Config(
             app, log_config=None, access_log=False, lifespan="off", server_header=False, date_header=False,
-            timeout_graceful_shutdown=settings.shutdown_timeout,
         )
     )  # fmt: skip
 
@@ -165,14 +197,16 @@ async def serve(settings: Settings) -> None:
         intake = GroupCommit(stores.exporter, settings)
         counters = Counters()
 
+        stores_answer = StoreChecks(
+            {"row store": stores.reader.check, "body store": partial(stores.bodies.check, make=False)}
+        )
+
         def ready() -> str:
             if stop.is_set():
                 return "The service is stopping."
-            try:
-                stores.reader.check()
-            except Exception:
-                return "The row store does not answer."
-            return ""
+            if what := stores_answer.failing():
+                return f"The {what} does not answer."
+            return "The last flush failed." if intake.failing() else ""
 
         servers: list[_Server] = []
         running: list[asyncio.Task[None]] = []
@@ -208,10 +242,18 @@ async def serve(settings: Settings) -> None:
         )  # fmt: skip
         await stop.wait()
         log.info("stopping: finishing what was taken")
+        deadline = time.monotonic() + settings.shutdown_timeout
         finished = await asyncio.to_thread(intake.close)
         if grpc_server is not None:
-            await grpc_server.stop(grace=2)
+            await grpc_server.stop(grace=_GOODBYE)
         for server in servers:
+            server.config.timeout_graceful_shutdown = max(_GOODBYE, round(deadline - time.monotonic()))
             server.should_exit = True
         await asyncio.gather(*running, return_exceptions=True)
-        log.info("stopped" if finished else "stopped, a flush was still running: its senders were not acknowledged")
+        if not finished:
+            # Threads that wait for a store would hold the process for as long as it hangs. Nothing they might still
+            # write was acknowledged: to end like this is to end like a kill, which loses nothing.
+            log.warning("stopped, a flush was still running: its senders were not acknowledged")
+            logging.shutdown()
+            os._exit(1)
+        log.info("stopped")

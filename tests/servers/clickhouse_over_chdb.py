@@ -29,6 +29,7 @@ import json
 import os
 import re
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -459,8 +460,15 @@ def clickhouse_over_chdb(folder: Path, port: int = 0, password: str = "") -> Ite
 
     Start it again with the same folder and port to test what an outage does.
     """
-    folder.mkdir(parents=True, exist_ok=True)
     port = port or free_ports(1)[0]
+    with front_process(folder, port, password):
+        yield f"clickhouse://default:{quote(password, '')}@127.0.0.1:{port}"
+
+
+@contextlib.contextmanager
+def front_process(folder: Path, port: int, password: str = "") -> Iterator[subprocess.Popen[bytes]]:
+    """The same, for tests that kill the process."""
+    folder.mkdir(parents=True, exist_ok=True)
     command = [
         *(sys.executable, "-m", "tests.servers.clickhouse_over_chdb"),
         *(f"--data={folder / 'clickhouse'}", f"--port={port}", f"--password={password}"),
@@ -474,7 +482,7 @@ def clickhouse_over_chdb(folder: Path, port: int = 0, password: str = "") -> Ite
     root = Path(__file__).parents[2]
     with running(command, log, {"TZ": "UTC"}, cwd=root) as process:
         wait_until(answers, process, log)
-        yield f"clickhouse://default:{quote(password, '')}@127.0.0.1:{port}"
+        yield process
 
 
 if __name__ == "__main__":

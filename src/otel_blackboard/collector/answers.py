@@ -20,6 +20,7 @@ from otel_blackboard.collector.arrival import (
     Forbidden,
     QueueFull,
     ShuttingDown,
+    Stalled,
     StoreUnavailable,
     TooLarge,
     Unauthenticated,
@@ -61,6 +62,9 @@ ANSWERS: dict[str, Answer] = {
     "store_down": Answer(
         503, code_pb2.UNAVAILABLE, True, "the store cannot take data now; send this again later", StoreUnavailable
     ),
+    "stalled": Answer(
+        503, code_pb2.UNAVAILABLE, True, "the request did not come to its end; send it again later", Stalled
+    ),
     "shutting_down": Answer(
         503, code_pb2.UNAVAILABLE, True, "the service is closing; send this again later", ShuttingDown
     ),
@@ -82,11 +86,19 @@ def status_of(situation: str, detail: str, retry_after: int) -> status_pb2.Statu
     """The google.rpc.Status of a situation, with RetryInfo (seconds) when the sender is to try again."""
     answer = ANSWERS[situation]
     status = status_pb2.Status(code=answer.grpc, message=answer.message.format(detail=detail or situation))
-    if answer.retryable:
-        hint = error_details_pb2.RetryInfo()
-        hint.retry_delay.seconds = retry_after
+    if hint := hint_of(situation, retry_after):
         status.details.add().Pack(hint)
     return status
+
+
+def hint_of(situation: str, retry_after: int) -> error_details_pb2.RetryInfo | None:
+    """When to try again; None after what is final. Python's gRPC exporter reads it in a place of its own, the metadata
+    `google.rpc.retryinfo-bin`, and doubles its waiting without it."""
+    if not ANSWERS[situation].retryable:
+        return None
+    hint = error_details_pb2.RetryInfo()
+    hint.retry_delay.seconds = retry_after
+    return hint
 
 
 def headers_of(situation: str, retry_after: int) -> dict[str, str]:

@@ -13,6 +13,7 @@ from typing import Protocol
 
 from otel_blackboard.access import Credential, ForeignTenant, KeyRing, allows, tenant_of
 from otel_blackboard.config import Settings
+from otel_blackboard.exporter.preparation import Prepared
 from otel_blackboard.records import DUPLICATES, Attributes, LogRecord, Resource, Span, Tenant, Value
 
 # ---- refusals (answers.py says how each is told to the sender) ----
@@ -47,6 +48,10 @@ class Forbidden(Exception):
 
 class QueueFull(Exception):
     """More waits already than may wait; the sender keeps the data and tries again."""
+
+
+class Stalled(Exception):
+    """The body was begun and its rest did not come; the sender keeps the data and tries again."""
 
 
 class StoreUnavailable(Exception):
@@ -117,16 +122,24 @@ class Decoded:
 
 @dataclass(slots=True)
 class Arrival:
-    """One admitted request. `size` is what it counts for in the queue, bytes."""
+    """One admitted request. `size` is its bytes, decompressed."""
 
     spans: list[tuple[Tenant, Span]]
     logs: list[tuple[Tenant, LogRecord]]
     size: int
     blanked: int = 0
+    prepared: Prepared | None = None
+    """The records read; `spans` and `logs` are let go of then."""
+    span_count: int = 0
+    log_count: int = 0
 
 
 class Intake(Protocol):
     """What takes arrivals from the doors."""
+
+    def prepare(self, arrival: Arrival) -> None:
+        """Does what needs no store. Called in a thread of the door."""
+        ...
 
     def submit(self, arrival: Arrival) -> Future[None]:
         """Raises QueueFull or ShuttingDown at once. The future completes when the arrival is stored, derived and
@@ -167,6 +180,7 @@ def admit(decoded: Decoded, credential: Credential | None, default_tenant: Tenan
             arrival.logs.append((tenant(log.resource, log.attributes), log))
         except ForeignTenant as error:
             note(rejected, f"log record {position} {log.event_name[:80]!r}: {error}")
+    arrival.span_count, arrival.log_count = len(arrival.spans), len(arrival.logs)
     return arrival, rejected
 
 
@@ -293,8 +307,8 @@ class Counters:
 
     def took(self, arrival: Arrival, rejected: int) -> None:
         with self._lock:
-            self.spans += len(arrival.spans)
-            self.logs += len(arrival.logs)
+            self.spans += arrival.span_count
+            self.logs += arrival.log_count
             self.rejected += rejected
             self.blanked += arrival.blanked
 
@@ -343,7 +357,7 @@ def log_metrics(counters: Counters) -> None:
 
 # ---- the way through a door ----
 
-_DECODERS = 2
+_DECODERS = 1
 """Threads that decode, for each door. Decoding holds the interpreter, so more would only hold more memory at once."""
 
 
@@ -358,6 +372,7 @@ class Passage:
         self.undecoded = UndecodedBytes(max(settings.max_queue_bytes, settings.max_request_bytes))
         self._intake = intake
         self._keys = keys
+        self.patience = settings.store_timeout
         self._default = Tenant(settings.organization, settings.project)
         self._threads = ThreadPoolExecutor(_DECODERS, thread_name_prefix="otlp-decode")
 
@@ -373,20 +388,36 @@ class Passage:
         return credential
 
     async def decode(self, decode: Callable[[], Decoded], credential: Credential | None) -> tuple[Arrival, list[str]]:
-        """Runs `decode` and admission in a thread, so that the loop goes on."""
-        return await asyncio.get_running_loop().run_in_executor(
-            self._threads, lambda: admit(decode(), credential, self._default)
-        )
+        """Runs `decode`, admission and all else that needs no store in a thread, so that the loop goes on."""
+
+        def work() -> tuple[Arrival, list[str]]:
+            arrival, rejected = admit(decode(), credential, self._default)
+            self._intake.prepare(arrival)
+            return arrival, rejected
+
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
     async def store(self, arrival: Arrival, rejected: list[str]) -> None:
-        """Hands the arrival on and waits until it is stored and visible. Raises what the intake raises."""
-        if arrival.spans or arrival.logs:
+        """Hands the arrival on and waits until it is stored and visible. Raises what the intake raises, and QueueFull when
+        its turn has not come in `store_timeout`: then it is taken back, for its sender is about to give up."""
+        if arrival.span_count or arrival.log_count:
             future = self._intake.submit(arrival)
+            stored = asyncio.wrap_future(future)
+            stored.add_done_callback(_look_at)
             try:
                 # A sender that goes away cancels its own waiting, never the intake's future.
-                await asyncio.shield(asyncio.wrap_future(future))
+                await asyncio.wait({stored}, timeout=self.patience)
+                if not stored.done() and future.cancel():
+                    raise QueueFull
+                await asyncio.shield(stored)
             except asyncio.CancelledError:
                 if future.cancelled():
                     raise ShuttingDown from None
                 raise
         self.counters.took(arrival, len(rejected))
+
+
+def _look_at(stored: asyncio.Future[None]) -> None:
+    """An error that nobody is left to hear is no news for the log."""
+    if not stored.cancelled():
+        stored.exception()

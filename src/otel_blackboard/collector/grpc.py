@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from typing import Any, NoReturn
 
 import grpc
 
-from otel_blackboard.access import KeyRing
+from otel_blackboard.access import Credential, KeyRing
 from otel_blackboard.collector import answers, otlp_protobuf
 from otel_blackboard.collector.arrival import (
+    Arrival,
     Counters,
     Decoded,
+    DecodeError,
     Intake,
     Passage,
+    QueueFull,
+    Stalled,
     TooLarge,
     log_metrics,
 )
@@ -31,6 +36,12 @@ _SERVICES = {
     "logs": "opentelemetry.proto.collector.logs.v1.LogsService",
     "metrics": "opentelemetry.proto.collector.metrics.v1.MetricsService",
 }
+_RECEIVING = 32
+"""Messages that are read at once, all doors' bound to what may lie in memory uncounted: grpc reads each one whole."""
+
+_STALLED = 60.0
+"""Seconds for one message to come."""
+
 _CODES = {code.value[0]: code for code in grpc.StatusCode}
 
 _log = logging.getLogger(__name__)
@@ -50,13 +61,13 @@ async def start_grpc_door(
             # Without it a second process would share the port silently.
             ("grpc.so_reuseport", 0),
         ],
-        # grpc reads each message whole before we are asked: a bound to what may lie there.
-        maximum_concurrent_rpcs=32,
     )
+    # Not grpc's own maximum_concurrent_rpcs: it refuses without a hint when to come again, and senders drop their data.
+    turns = asyncio.Semaphore(_RECEIVING)
     server.add_generic_rpc_handlers(
         tuple(
             grpc.method_handlers_generic_handler(
-                service, {"Export": grpc.unary_unary_rpc_method_handler(_exporter(passage, signal))}
+                service, {"Export": grpc.stream_unary_rpc_method_handler(_exporter(passage, signal, turns))}
             )
             for signal, service in _SERVICES.items()
         )
@@ -72,13 +83,16 @@ async def start_grpc_door(
     return server, bound
 
 
-def _exporter(passage: Passage, signal: str) -> Callable[[bytes, Any], Awaitable[bytes]]:
-    """The method Export of one service, from bytes to bytes."""
+def _exporter(
+    passage: Passage, signal: str, turns: asyncio.Semaphore
+) -> Callable[[AsyncIterator[bytes], Any], Awaitable[bytes]]:
+    """The method Export of one service, from bytes to bytes. A stream of one message is what a unary call is on the wire;
+    so it is we who decide when it is read."""
 
-    async def export(body: bytes, context: Any) -> bytes:
+    async def export(messages: AsyncIterator[bytes], context: Any) -> bytes:
         passage.counters.came()
         try:
-            rejected = await _export(passage, signal, body, context)
+            rejected = await _export(passage, signal, messages, context, turns)
         except Exception as error:
             return await _refuse(passage, context, error)
         return answers.encode(answers.accepted(signal, rejected), as_json=False)
@@ -86,21 +100,54 @@ def _exporter(passage: Passage, signal: str) -> Callable[[bytes, Any], Awaitable
     return export
 
 
-async def _export(passage: Passage, signal: str, body: bytes, context: Any) -> list[str]:
+async def _export(
+    passage: Passage, signal: str, messages: AsyncIterator[bytes], context: Any, turns: asyncio.Semaphore
+) -> list[str]:
     credential = passage.identify(_authorization(context))
-    if len(body) > passage.limit:
-        raise TooLarge(passage.limit)
-    if signal == "metrics":
-        log_metrics(passage.counters)
-        return []
-    decode = _DECODERS[signal]
-    passage.undecoded.hold(len(body))
+    await _take_turn(turns, passage.patience)
     try:
-        arrival, rejected = await passage.decode(partial(decode, body), credential)
+        body = await _read(messages)
+        if len(body) > passage.limit:
+            raise TooLarge(passage.limit)
+        if signal == "metrics":
+            log_metrics(passage.counters)
+            return []
+        passage.undecoded.hold(len(body))
     finally:
-        passage.undecoded.release(len(body))
+        turns.release()
+    arrival, rejected = await _decoded(passage, signal, body, credential)
+    del body
     await passage.store(arrival, rejected)
     return rejected
+
+
+async def _take_turn(turns: asyncio.Semaphore, patience: float) -> None:
+    try:
+        async with asyncio.timeout(patience):
+            await turns.acquire()
+    except TimeoutError:
+        raise QueueFull from None
+
+
+async def _read(messages: AsyncIterator[bytes]) -> bytes:
+    try:
+        async with asyncio.timeout(_STALLED):
+            body = await anext(messages, None)
+    except TimeoutError:
+        raise Stalled from None
+    if body is None:
+        raise DecodeError("a call without a message")
+    return body
+
+
+async def _decoded(
+    passage: Passage, signal: str, body: bytes, credential: Credential | None
+) -> tuple[Arrival, list[str]]:
+    """The records of a body that is held in `passage.undecoded`."""
+    try:
+        return await passage.decode(partial(_DECODERS[signal], body), credential)
+    finally:
+        passage.undecoded.release(len(body))
 
 
 def _authorization(context: Any) -> str | None:
@@ -116,9 +163,8 @@ async def _refuse(passage: Passage, context: Any, error: Exception) -> NoReturn:
         log_failure(_log, "an OTLP door failed", error)
     passage.counters.refuse(situation)
     status = answers.status_of(situation, str(error), passage.retry_after)
-    await context.abort(
-        _CODES[status.code],
-        status.message,
-        trailing_metadata=(("grpc-status-details-bin", status.SerializeToString()),),
-    )
+    details = [("grpc-status-details-bin", status.SerializeToString())]
+    if hint := answers.hint_of(situation, passage.retry_after):
+        details.append(("google.rpc.retryinfo-bin", hint.SerializeToString()))
+    await context.abort(_CODES[status.code], status.message, trailing_metadata=tuple(details))
     raise AssertionError("abort returns never")

@@ -19,9 +19,9 @@ from otel_blackboard.collector.arrival import (
     Arrival,
     Counters,
     Decoded,
-    DecodeError,
     Intake,
     Passage,
+    Stalled,
     TooLarge,
     UnsupportedMediaType,
     log_metrics,
@@ -41,6 +41,9 @@ _DECODERS: dict[tuple[str, str], Callable[[bytes], Decoded]] = {
 
 _STALLED = 30.0
 """Seconds without a byte of a body that was begun. What was read counts against other senders until then."""
+
+_LONGEST = 300.0
+"""Seconds that a whole body may take."""
 
 _log = logging.getLogger(__name__)
 
@@ -116,13 +119,15 @@ async def _read(passage: Passage, request: Request) -> bytes:
     chunks: list[bytes] = []
     size = 0
     stream = request.stream()
+    clock = asyncio.get_running_loop().time
+    end = clock() + _LONGEST
     try:
         while True:
             try:
-                async with asyncio.timeout(_STALLED):
+                async with asyncio.timeout_at(min(clock() + _STALLED, end)):
                     chunk = await anext(stream, None)
             except TimeoutError:
-                raise DecodeError("the rest of the body did not come") from None
+                raise Stalled from None
             if chunk is None:
                 return b"".join(chunks)
             if size + len(chunk) > passage.limit:

@@ -24,9 +24,15 @@ class BodyStoreError(BodyError):
         what = f"{action} {key!r}" if key else action
         super().__init__(f"body store {store}: cannot {what}: {cause}" + (f"; {advice}" if advice else ""))
         self.store = store
+        self.action = action
         self.key = key
         self.cause = cause
         self.advice = advice
+
+    @property
+    def fault(self) -> str:
+        """The message without the key, which is another one each time."""
+        return f"body store {self.store}: {self.cause}" + (f"; {self.advice}" if self.advice else "")
 
 
 class BodyMissing(BodyError):
@@ -76,8 +82,8 @@ class BodyStore(Protocol):
     def list(self, prefix: str) -> Iterator[StoredObject]:
         """Objects whose key begins with `prefix` ('' = all), in no promised order. Foreign objects are left out."""
 
-    def check(self) -> None:
-        """Makes the bucket or folder when it is missing and proves that it can be written to.
+    def check(self, make: bool = True) -> None:
+        """Proves that the bucket or folder can be written to, and makes one that is missing unless `make` is false.
 
         Raises BodyStoreError whose message says what to do about it.
         """

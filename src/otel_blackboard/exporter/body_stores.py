@@ -15,7 +15,7 @@ def open_body_store(settings: Settings) -> BodyStore:
     if settings.s3:
         from otel_blackboard.exporter.s3_store import S3Store
 
-        return S3Store(settings.s3, settings.s3_region)
+        return S3Store(settings.s3, settings.s3_region, settings.store_timeout)
     from otel_blackboard.exporter.folder_store import FolderStore
 
     return FolderStore(settings.data / "bodies")

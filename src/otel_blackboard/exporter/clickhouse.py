@@ -12,17 +12,28 @@ from importlib.resources import files
 from pathlib import Path
 from queue import Empty, LifoQueue
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import clickhouse_connect
 from clickhouse_connect.driver.client import Client
 from clickhouse_connect.driver.exceptions import ClickHouseError
+from urllib3.exceptions import (
+    ConnectTimeoutError,
+    HTTPError,
+    MaxRetryError,
+    NewConnectionError,
+    ProtocolError,
+    ReadTimeoutError,
+)
 
 from otel_blackboard.config import Settings
 from otel_blackboard.exporter.tables import Column
 
 OLDEST_SERVER = (26, 3)
 """The text index and FINAL with skip indexes need it."""
+
+_BOOT_TIMEOUT = 60
+"""Seconds for what is done once, at the start: a schema is made while nobody waits."""
 
 MOST_IDS = 2_000
 """Ids in one query: a server takes at most 128 KiB in one parameter."""
@@ -40,6 +51,7 @@ PINNED = {
 
 DATABASE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 SECURE = ("https", "clickhouses")
+_HTTP_STATUS = re.compile(r"\bHTTP status (\d{3})\b")
 
 
 class StoreError(Exception):
@@ -58,8 +70,11 @@ def where(settings: Settings) -> str:
     return f"ClickHouse at {host}:{port}" if host else "ClickHouse (no host in the DSN)"
 
 
-def connect(settings: Settings, database: str | None = None, extra: Mapping[str, Any] | None = None) -> Client:
-    """One client. Each role or thread takes its own: a client answers one query at a time."""
+def connect(
+    settings: Settings, database: str | None = None, extra: Mapping[str, Any] | None = None, silence: int = 0
+) -> Client:
+    """One client. Each role or thread takes its own: a client answers one query at a time. `silence`: seconds that a server
+    may take to answer, if not `store_timeout`."""
     options: dict[str, Any] = dict(PINNED) | dict(extra or {})
     name = settings.database if database is None else database
     try:
@@ -68,8 +83,8 @@ def connect(settings: Settings, database: str | None = None, extra: Mapping[str,
             secure = urlsplit(settings.clickhouse).scheme in SECURE
             return clickhouse_connect.get_client(
                 interface="https" if secure else "http",
-                dsn=settings.clickhouse, database=name, settings=options, connect_timeout=3, send_receive_timeout=60,
-                autogenerate_session_id=False, query_retries=0,
+                dsn=settings.clickhouse, database=name, settings=options, connect_timeout=3,
+                send_receive_timeout=silence or settings.store_timeout, autogenerate_session_id=False, query_retries=0,
             )  # fmt: skip
         folder = settings.data / "rows"
         folder.mkdir(parents=True, exist_ok=True)
@@ -80,13 +95,39 @@ def connect(settings: Settings, database: str | None = None, extra: Mapping[str,
 
 def _advice(settings: Settings, error: Exception) -> str:
     text = textwrap.shorten(str(error).split("\n")[0], 300, placeholder=" …")
-    if not settings.clickhouse and is_locked(settings.data / "rows"):
+    if settings.clickhouse:
+        password = urlsplit(settings.clickhouse).password or ""
+        for secret in filter(None, (password, unquote(password))):
+            text = text.replace(secret, "***")
+        told = in_words(error) if isinstance(error, ClickHouseError) else text
+        return f"{where(settings)}: {told}. Check --clickhouse and that the server answers."
+    if is_locked(settings.data / "rows"):
         return f"{where(settings)}: another process owns this folder. Stop it, or give --data another folder."
-    if settings.clickhouse and (password := urlsplit(settings.clickhouse).password):
-        text = text.replace(password, "***")
-    if not settings.clickhouse:
-        return f"{where(settings)}: {text}. Check that --data names a folder this user may write."
-    return f"{where(settings)}: {text}. Check --clickhouse and that the server answers."
+    return f"{where(settings)}: {text}. Check that --data names a folder this user may write."
+
+
+def in_words(error: BaseException) -> str:
+    """What an error of the driver says, without its text: a server quotes data and statements, urllib3 the whole URL."""
+    code, name = getattr(error, "code", None), getattr(error, "name", None)
+    if code:
+        return f"error {code}" + (f" ({name})" if name else "")
+    if status := _HTTP_STATUS.search(str(error)):
+        return f"an answer with HTTP status {status[1]} that is not ClickHouse's"
+    cause = error.__cause__ or error.__context__
+    while isinstance(cause, MaxRetryError) and cause.reason is not None:
+        cause = cause.reason
+    if isinstance(cause, ReadTimeoutError):
+        return "no answer in time"
+    if isinstance(cause, ConnectTimeoutError) and not isinstance(cause, NewConnectionError):
+        return "no connection in time"
+    if isinstance(cause, NewConnectionError):
+        return re.sub(r"^\[Errno \S+\] ", "", str(cause).rpartition(": ")[2])
+    if isinstance(cause, ProtocolError):
+        slow = any(isinstance(each, TimeoutError) for each in cause.args)
+        return "no answer in time" if slow else "the connection was cut"
+    if isinstance(cause, HTTPError | OSError):
+        return f"the connection failed ({type(cause).__name__})"
+    return f"an answer that cannot be read ({type(error).__name__})"
 
 
 def is_locked(folder: Path) -> bool:
@@ -103,7 +144,7 @@ def is_locked(folder: Path) -> bool:
 
 def prepare(settings: Settings) -> None:
     """Makes the database and brings its schema up to date; refuses a store that is newer than this code."""
-    bootstrap = connect(settings, database="default")
+    bootstrap = connect(settings, database="default", silence=_BOOT_TIMEOUT)
     try:
         if not DATABASE_NAME.fullmatch(settings.database):
             raise StoreError(f"database name {settings.database!r} is not an identifier; set BLACKBOARD_DATABASE")
@@ -112,13 +153,15 @@ def prepare(settings: Settings) -> None:
         raise StoreError(_advice(settings, error)) from error
     finally:
         bootstrap.close()
-    client = connect(settings)
+    client = connect(settings, silence=_BOOT_TIMEOUT)
     try:
         version = str(client.command("SELECT version()"))
         if tuple(int(part) for part in version.split(".")[:2]) < OLDEST_SERVER:
             oldest = ".".join(map(str, OLDEST_SERVER))
             raise StoreError(f"{where(settings)} is version {version}; use {oldest} or newer")
         migrate(client)
+    except ClickHouseError as error:
+        raise StoreError(_advice(settings, error)) from error
     finally:
         client.close()
 
@@ -168,8 +211,9 @@ def chunks(ids: Sequence[str], most: int) -> Iterator[Sequence[str]]:
 class ClientPool:
     """Clients for readers: as many as are in use at once, each by one thread at a time."""
 
-    def __init__(self, settings: Settings, extra: Mapping[str, Any] | None = None) -> None:
-        self._settings, self._extra = settings, extra
+    def __init__(self, settings: Settings, extra: Mapping[str, Any]) -> None:
+        # The server is to end a query that takes too long, and say so, before its silence is taken for an outage.
+        self._settings, self._extra = settings, {"max_execution_time": settings.store_timeout, **extra}
         self._idle: LifoQueue[Client] = LifoQueue()
         self._all: list[Client] = []
         self._lock = threading.Lock()
@@ -179,7 +223,7 @@ class ClientPool:
         try:
             client = self._idle.get_nowait()
         except Empty:
-            client = connect(self._settings, extra=self._extra)
+            client = connect(self._settings, extra=self._extra, silence=self._settings.store_timeout + 1)
             with self._lock:
                 self._all.append(client)
         try:

@@ -10,19 +10,20 @@ import copy
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, date, datetime
 from typing import Any
 
-import orjson
 from clickhouse_connect.driver.client import Client
 from clickhouse_connect.driver.exceptions import ClickHouseError, DataError
 
 from otel_blackboard.config import Settings
 from otel_blackboard.exporter.bodies import BodyError, BodyStore
 from otel_blackboard.exporter.clickhouse import MOST_IDS, StoreError, chunks, connect, insert
+from otel_blackboard.exporter.faults import fault
 from otel_blackboard.exporter.packs import pack, write_packs
+from otel_blackboard.exporter.preparation import Prepared, prepare
 from otel_blackboard.exporter.tables import (
     LIGHT,
     LOG_LIGHT,
@@ -34,10 +35,9 @@ from otel_blackboard.exporter.tables import (
 )
 from otel_blackboard.exporter.trace_cache import CachedTrace, TraceCache
 from otel_blackboard.failures import log_failure
-from otel_blackboard.processor.reading import LogReading, SpanReading, read_log, read_span
+from otel_blackboard.processor.reading import LogReading, SpanReading
 from otel_blackboard.processor.tree import READER_VERSION, resolve
 from otel_blackboard.records import (
-    SPAN_PACK,
     ArtifactRow,
     Body,
     Light,
@@ -62,14 +62,19 @@ def captured_kinds(settings: Settings) -> frozenset[str]:
 
 
 class StoreFailed(Exception):
-    """Rows or bodies could not be stored; nothing of the flush is promised."""
+    """Rows or bodies could not be stored; nothing of the flush is promised. The text says the kind of fault (faults.py)."""
 
 
 class Exporter:
-    """Writes. One flush at a time; each insert has a client of its own, for a client answers one query at a time."""
+    """Writes. One flush at a time; each insert has a client of its own, for a client answers one query at a time.
 
-    def __init__(self, settings: Settings, bodies: BodyStore, clock_ns: Callable[[], int] = time.time_ns) -> None:
-        self._bodies, self._clock_ns = bodies, clock_ns
+    `alone`: no other worker writes to these stores.
+    """
+
+    def __init__(
+        self, settings: Settings, bodies: BodyStore, clock_ns: Callable[[], int] = time.time_ns, alone: bool = False
+    ) -> None:
+        self._settings, self._bodies, self._clock_ns, self._alone = settings, bodies, clock_ns, alone
         self._captured = captured_kinds(settings)
         self._clients: dict[str, Client] = {
             role: connect(settings) for role in ("spans", "logs", "artifacts", "resolved", "run_parts", "read")
@@ -89,61 +94,35 @@ class Exporter:
         insert(self._clients["spans"], "warm_up", _WARM, [[1]])
         self._clients["spans"].query("SELECT 1")
 
+    def prepare(self, spans: Sequence[tuple[Tenant, Span]], logs: Sequence[tuple[Tenant, LogRecord]]) -> Prepared:
+        """All that can be done before a store is asked; any thread may do it."""
+        return prepare(spans, logs, self._captured)
+
     def flush(self, spans: Sequence[tuple[Tenant, Span]], logs: Sequence[tuple[Tenant, LogRecord]]) -> None:
+        self.commit([self.prepare(spans, logs)])
+
+    def commit(self, prepared: Sequence[Prepared]) -> None:
         """Stores and derives all of it. Raises StoreFailed when a store fails."""
         now_ns = self._clock_ns()
         today = datetime.fromtimestamp(now_ns / 1e9, tz=UTC).date()
+        spans = [each for some in prepared for each in some.spans]
+        logs = [each for some in prepared for each in some.logs]
+        for reading in (reading for some in prepared for reading in some.readings):
+            reading.light.stored_at_ns = now_ns
         try:
-            span_readings = [(tenant, self._read(tenant, span)) for tenant, span in spans]
-            log_readings = [(tenant, self._read_log(tenant, record)) for tenant, record in logs]
-            readings: list[tuple[Tenant, SpanReading | LogReading]] = [*span_readings, *log_readings]
-            for _, reading in readings:
-                reading.light.stored_at_ns = now_ns
-                self._leave_out(reading)
-            bodies = self._put_bodies(readings, today)
-            self._store(span_readings, log_readings, bodies, today)
-            self._derive(span_readings, log_readings, today)
+            bodies = self._put_bodies([*spans, *logs], today)
+            self._store(spans, logs, bodies, today)
+            self._derive(spans, logs, today)
         except DataError:  # a value that a column cannot take: a fault of ours, and the same however often it is sent
             self._cache.clear()
             raise
         except (BodyError, ClickHouseError, StoreError, OSError) as error:
             self._cache.clear()
-            raise StoreFailed(str(error).split("\n")[0][:500]) from error
+            raise StoreFailed(fault(self._settings, error)) from error
         except BaseException:
             self._cache.clear()
             raise
-
-    def _read(self, tenant: Tenant, span: Span) -> SpanReading:
-        try:
-            return read_span(tenant, span)
-        except Exception as error:
-            # A fault of ours must not cost the sender its span: it is stored without a role, and counted.
-            self.derivation_failures += 1
-            log_failure(log, "a span could not be read; it is stored without a role", error)
-            bare = copy.copy(span)
-            bare.attributes = {_FAILED: True, "attributes": repr(span.attributes), "events": repr(span.events)}
-            bare.events, bare.links = [], []
-            return read_span(tenant, bare)
-
-    def _read_log(self, tenant: Tenant, record: LogRecord) -> LogReading:
-        try:
-            return read_log(tenant, record)
-        except Exception as error:
-            self.derivation_failures += 1
-            log_failure(log, "a log record could not be read; it is stored without a meaning", error)
-            bare = copy.copy(record)
-            bare.attributes = {_FAILED: True, "attributes": repr(record.attributes)}
-            bare.body, bare.event_name = repr(record.body), ""
-            return read_log(tenant, bare)
-
-    def _leave_out(self, reading: SpanReading | LogReading) -> None:
-        """Artifacts whose capture is switched off are not made; their content is kept as the span's (API-10)."""
-        dropped = [draft for draft in reading.drafts if draft.row.kind not in self._captured]
-        if dropped:
-            reading.drafts = [draft for draft in reading.drafts if draft.row.kind in self._captured]
-            for draft in dropped:
-                for index in draft.contents:
-                    reading.contents[index].kind = SPAN_PACK
+        self.derivation_failures += sum(some.failures for some in prepared)
 
     # ------------------------------------------------------------------------------------------------------- storing
 
@@ -174,11 +153,11 @@ class Exporter:
         jobs = []
         if spans:
             values = _tenants(spans) + column_values([r.light for _, r in spans], LIGHT)
-            values += _span_values([r for _, r in spans], bodies[: len(spans)])
-            jobs.append(self._insert("spans", values, [r.span.start_ns for _, r in spans], today))
+            values += _row_values([r.row for _, r in spans], bodies[: len(spans)])
+            jobs.append(self._insert("spans", values, [r.light.start_ns for _, r in spans], today))
         if logs:
             values = _tenants(logs) + column_values([r.light for _, r in logs], LOG_LIGHT)
-            values += _log_values([r for _, r in logs], bodies[len(spans) :])
+            values += _row_values([r.row for _, r in logs], bodies[len(spans) :])
             jobs.append(self._insert("logs", values, [r.light.time_ns for _, r in logs], today))
         if artifacts:
             rows = [row for _, row in artifacts]
@@ -201,20 +180,29 @@ class Exporter:
     def _derive(
         self, spans: Sequence[tuple[Tenant, SpanReading]], logs: Sequence[tuple[Tenant, LogReading]], today: date
     ) -> None:
-        touched: dict[Tenant, dict[str, tuple[list[Light], list[LogLight]]]] = defaultdict(dict)
+        touched: dict[Tenant, _Touched] = defaultdict(dict)
         for tenant, reading in spans:
             touched[tenant].setdefault(reading.light.trace_id, ([], []))[0].append(reading.light)
         for tenant, log_reading in logs:
             if log_reading.light.trace_id:
                 touched[tenant].setdefault(log_reading.light.trace_id, ([], []))[1].append(log_reading.light)
+        while touched:
+            versions = self._write_derived(touched, today)
+            touched = {} if self._alone else self._overtaken(versions)
+
+    def _write_derived(self, touched: Mapping[Tenant, _Touched], today: date) -> dict[Tenant, dict[str, int]]:
+        """Derives these traces; the version under which each was written."""
+        versions: dict[Tenant, dict[str, int]] = defaultdict(dict)
         resolved: list[tuple[Tenant, Resolved, int]] = []
         parts: list[tuple[Tenant, RunPart, int]] = []
         gone: list[tuple[Tenant, RunPart, int]] = []
         for tenant, traces in touched.items():
             for some in chunks(list(traces), MOST_IDS):
                 # The version of what is found is the time at which this tenant's traces were seen, not another's.
-                version, known = self._read_back(tenant, {trace_id: traces[trace_id] for trace_id in some})
+                seen_at, known = self._read_back(tenant, {trace_id: traces[trace_id] for trace_id in some})
                 for trace_id, trace in known.items():
+                    # Its last bit says that every row of the trace was written, not only those that differ.
+                    version = versions[tenant][trace_id] = 2 * seen_at + (not trace.resolved)
                     rows, run_parts = self._resolve(trace)
                     resolved += [(tenant, row, version) for row in rows if trace.resolved.get(row.span_id) != row]
                     parts += [(tenant, part, version) for part in run_parts]
@@ -222,6 +210,7 @@ class Exporter:
                     old = sorted(trace.parts - names_now)
                     gone += [(tenant, RunPart(trace_id, name, ""), version) for name in old]
                     trace.resolved, trace.parts = {row.span_id: row for row in rows}, names_now
+                    trace.derived_at = version
                     self._cache.put((tenant, trace_id), trace)
         jobs = []
         if resolved:
@@ -233,6 +222,23 @@ class Exporter:
             deleted = [0] * len(parts) + [1] * len(gone)
             jobs.append(self._insert("run_parts", values, [part.start_ns for _, part, _ in both], today, deleted))
         _finish(jobs)
+        return versions
+
+    def _overtaken(self, versions: Mapping[Tenant, Mapping[str, int]]) -> dict[Tenant, _Touched]:
+        """What has to be derived again, because another worker derived it later than this one and did not see these
+        rows, which were still on their way: it may have left out rows that did not differ from its own, or have left a
+        run part standing that is none any more. Whoever comes last finds it."""
+        again: dict[Tenant, _Touched] = {}
+        for tenant, of_traces in versions.items():
+            for some in chunks(list(of_traces), MOST_IDS):
+                parameters = {"organization": tenant.organization_id, "project": tenant.project_id, "traces": some}
+                for trace_id, newest, oldest in (
+                    self._clients["read"].query(_STANDING, parameters=parameters).result_rows
+                ):
+                    left_out = newest > of_traces[trace_id] and not newest % 2
+                    if left_out or (oldest is not None and oldest < newest):
+                        again.setdefault(tenant, {})[trace_id] = ([], [])
+        return again
 
     def _resolve(self, trace: CachedTrace) -> tuple[list[Resolved], list[RunPart]]:
         # Log records complete the light rows they belong to: work on copies, for the cache holds what was stored.
@@ -264,9 +270,7 @@ class Exporter:
         )
         return [*values, [version for _, _, version in rows], [READER_VERSION] * len(rows)]
 
-    def _read_back(
-        self, tenant: Tenant, traces: dict[str, tuple[list[Light], list[LogLight]]]
-    ) -> tuple[int, dict[str, CachedTrace]]:
+    def _read_back(self, tenant: Tenant, traces: _Touched) -> tuple[int, dict[str, CachedTrace]]:
         """The whole of each touched trace, and the server's time inside the query that saw it."""
         client = self._clients["read"]
         parameters = {"organization": tenant.organization_id, "project": tenant.project_id, "traces": list(traces)}
@@ -274,9 +278,11 @@ class Exporter:
         version = max((int(row[1]) for row in result.result_rows), default=0)
         counted: dict[tuple[str, str], tuple[int, int]] = {}
         parts: dict[str, set[str]] = {}
-        for trace_id, _, table, count, digest, names_of_parts in result.result_rows:
+        derived_at: dict[str, int] = {}
+        for trace_id, _, table, count, digest, names_of_parts, newest in result.result_rows:
             counted[(table, trace_id)] = (int(count), int(digest))
-            parts.setdefault(trace_id, set()).update(names_of_parts)
+            if table == "run_parts":
+                parts[trace_id], derived_at[trace_id] = set(names_of_parts), int(newest)
         known: dict[str, CachedTrace] = {}
         missing: list[str] = []
         for trace_id, (lights, log_lights) in traces.items():
@@ -297,6 +303,8 @@ class Exporter:
             known |= whole
         for trace_id, trace in known.items():
             trace.parts |= parts.get(trace_id, set())
+            if trace.derived_at != derived_at.get(trace_id, 0):
+                trace.resolved = {}  # another worker has derived it since: what stands there is not known
         return version, {trace_id: known[trace_id] for trace_id in traces}
 
     def _read_whole(self, client: Client, parameters: dict[str, Any]) -> dict[str, CachedTrace]:
@@ -314,12 +322,16 @@ class Exporter:
         return dict(found)
 
 
+_Touched = dict[str, tuple[list[Light], list[LogLight]]]
+"""Trace id → what a flush brings of it."""
+
+
 def _require(trace: CachedTrace | None, lights: Sequence[Light], logs: Sequence[LogLight]) -> None:
     """A store that does not show what was just written (a replica behind) must not be told as acknowledged."""
     seen = trace is not None
     seen = seen and all(light.span_id in trace.spans for light in lights)  # type: ignore[union-attr]
     if not seen or not all(log.record_sha256 in trace.logs for log in logs):  # type: ignore[union-attr]
-        raise StoreError("what was written cannot be read back yet")
+        raise StoreError("the row store does not show what was just written")
 
 
 _OF_TRACES = (
@@ -329,7 +341,7 @@ _OF_TRACES = (
 # What FINAL would count, for less than half of its price: the newest version of each key.
 _CHECK = " UNION ALL ".join(
     f"SELECT trace_id, toUnixTimestamp64Nano(now64(9)) AS at, '{table}' AS held, count() AS rows, "
-    f"groupBitXor(newest) AS digest, {parts} AS parts FROM (SELECT trace_id, {key}, "
+    f"groupBitXor(newest) AS digest, {parts} AS parts, max(newest) FROM (SELECT trace_id, {key}, "
     f"reinterpretAsUInt64(max(version)) AS newest FROM {table} {_OF_TRACES} GROUP BY trace_id, {key}) GROUP BY trace_id"
     for table, key, parts in (
         ("spans", "span_id", "emptyArrayString()"),
@@ -337,8 +349,12 @@ _CHECK = " UNION ALL ".join(
         ("run_parts", "part", "groupArray(part)"),
     )
 )
+# Of each trace the newest derivation, and the oldest that a run part which is not deleted comes from.
+_STANDING = (
+    "SELECT trace_id, max(newest), minOrNullIf(newest, NOT gone) FROM (SELECT trace_id, part, max(version) AS newest, "
+    f"argMax(is_deleted, version) AS gone FROM run_parts {_OF_TRACES} GROUP BY trace_id, part) GROUP BY trace_id"
+)
 _READ = "SELECT {columns} FROM {table} FINAL " + _OF_TRACES.replace("{", "{{").replace("}", "}}")
-_FAILED = "blackboard.derivation_failed"
 _ADDED = frozenset(("version", "reader_version", "stored", "start_time", "is_deleted"))
 _WARM = (TABLES["spans"][0]._replace(name="n", type="UInt8"),)
 
@@ -347,47 +363,8 @@ def _tenants(rows: Sequence[tuple[Tenant, Any]]) -> list[list[Any]]:
     return [[tenant.organization_id for tenant, _ in rows], [tenant.project_id for tenant, _ in rows]]
 
 
-def _span_values(readings: Sequence[SpanReading], bodies: Sequence[Sequence[Body]]) -> list[list[Any]]:
-    spans = [reading.span for reading in readings]
-    return [
-        [span.kind & 0xFF for span in spans],
-        [span.status_code & 0xFF for span in spans],
-        [reading.status_message for reading in readings],
-        [span.trace_state for span in spans],
-        [span.flags & 0xFFFFFFFF for span in spans],
-        [span.end_ns for span in spans],
-        [reading.attributes for reading in readings],
-        [reading.events for reading in readings],
-        [reading.links for reading in readings],
-        [
-            _dropped(span.dropped_attributes_count, span.dropped_events_count, span.dropped_links_count)
-            for span in spans
-        ],
-        [reading.resource for reading in readings],
-        [reading.scope for reading in readings],
-        [bodies_text(own) for own in bodies],
-    ]
-
-
-def _log_values(readings: Sequence[LogReading], bodies: Sequence[Sequence[Body]]) -> list[list[Any]]:
-    records = [reading.record for reading in readings]
-    return [
-        [record.observed_time_ns for record in records],
-        [record.severity_number & 0xFF for record in records],
-        [record.flags & 0xFFFFFFFF for record in records],
-        [reading.body for reading in readings],
-        [reading.attributes for reading in readings],
-        [_dropped(record.dropped_attributes_count) for record in records],
-        [reading.resource for reading in readings],
-        [reading.scope for reading in readings],
-        [bodies_text(own) for own in bodies],
-    ]
-
-
-def _dropped(attributes: int, events: int = 0, links: int = 0) -> str:
-    counts = {"attributes": attributes, "events": events, "links": links}
-    counts = {name: count for name, count in counts.items() if count}
-    return orjson.dumps(counts).decode() if counts else ""
+def _row_values(rows: Sequence[tuple[Any, ...]], bodies: Sequence[Sequence[Body]]) -> list[list[Any]]:
+    return [*map(list, zip(*rows, strict=True)), [bodies_text(own) for own in bodies]]
 
 
 def _finish(jobs: Sequence[Future[None]]) -> None:

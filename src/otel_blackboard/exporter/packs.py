@@ -118,11 +118,27 @@ def pack_key(tenant: Tenant, kind: str, day: date, ulid: str) -> str:
 # Writing
 
 
+def compress(contents: Iterable[Content], level: int = LEVEL) -> None:
+    """Compresses each content that is not yet. Needs no store: any thread may do it."""
+    compressor = zstd.ZstdCompressor(level=level)
+    known: dict[tuple[str, int], bytes] = {}  # instructions and tools are often sent again with each call
+    for content in contents:
+        if content.frame:
+            continue
+        same = (content.digest(), len(content.data))
+        frame = known.get(same)
+        if frame is None:
+            frame = known[same] = compressor.compress(content.data, zstd.ZstdCompressor.FLUSH_FRAME)
+        content.frame, content.raw_length = frame, same[1]
+
+
 def pack(contents: Sequence[Content], day: date, level: int = LEVEL) -> Packed:
-    """Compresses the contents into one pack per organization, project and kind. Pure but for the random keys.
+    """The contents in one pack for each organization, project and kind, compressed where they are not yet. Pure but for
+    the random keys.
 
     `day` is the day of receipt, which lifetimes count from.
     """
+    compress(contents, level)
     groups: dict[tuple[Tenant, str], list[int]] = {}
     for index, content in enumerate(contents):
         groups.setdefault((content.tenant, content.kind), []).append(index)
@@ -137,24 +153,22 @@ def pack(contents: Sequence[Content], day: date, level: int = LEVEL) -> Packed:
 
 
 def _pack_group(contents: Sequence[Content], key: str, level: int) -> tuple[bytes, list[Body]]:
-    compressor = zstd.ZstdCompressor(level=level)
     frames: list[bytes] = []
     frame_of: dict[tuple[str, int], Frame] = {}
     entries: dict[FooterEntry, None] = {}
     bodies = []
     offset = 0
     for content in contents:
-        data = content.data
-        digest = content.digest()
-        frame = frame_of.get((digest, len(data)))
+        digest, length = content.sha256, content.raw_length
+        frame = frame_of.get((digest, length))
         if frame is None:
-            compressed = compressor.compress(data, zstd.ZstdCompressor.FLUSH_FRAME)
-            frame = frame_of[digest, len(data)] = Frame(key, offset, len(compressed))
-            frames.append(compressed)
-            offset += len(compressed)
-        entry = FooterEntry(frame.offset, frame.length, len(data), content.trace_id, content.span_id, content.field)
-        entries[entry] = None
-        bodies.append(Body(content.field, (frame,), len(data), digest, content.encoding))
+            frame = frame_of[digest, length] = Frame(key, offset, len(content.frame))
+            frames.append(content.frame)
+            offset += len(content.frame)
+        entries[FooterEntry(frame.offset, frame.length, length, content.trace_id, content.span_id, content.field)] = (
+            None
+        )
+        bodies.append(Body(content.field, (frame,), length, digest, content.encoding))
     frames.append(_footer(entries, level))
     return b"".join(frames), bodies
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 from otel_blackboard.config import Settings
@@ -12,9 +12,10 @@ from otel_blackboard.exporter.clickhouse import MOST_IDS, ClientPool, chunks
 from otel_blackboard.exporter.packs import read_bodies, read_body
 from otel_blackboard.exporter.tables import (
     ARTIFACT,
+    CALLS,
     LOG_LIGHT,
-    RESOLVED,
-    RUN_PART,
+    PLACES,
+    Column,
     columns_of,
     names,
     read_bodies_text,
@@ -26,9 +27,11 @@ _TENANT = "organization_id = {organization:String} AND project_id = {project:Str
 _OF_TRACES = f"{_TENANT} AND trace_id IN {{traces:Array(String)}}"
 # Not `AS search_text`: the alias would stand for the column in WHERE too, and nothing would ever be found.
 _ARTIFACT_COLUMNS = ", ".join("'' AS no_text" if c.name == "search_text" else c.name for c in ARTIFACT)
-_RESOLVED_COLUMNS = names(columns_of(Resolved))
-_RUN_PART_COLUMNS = names(columns_of(RunPart))
-_LIMITS = {"max_execution_time": 30, "max_memory_usage": 1_500_000_000}
+_RESOLVED = columns_of(Resolved)
+_RUN_PART = columns_of(RunPart)
+_SPARE_CANDIDATES = 100
+"""Rows read beyond those asked for: old versions, further parts of a run, traces that show no agent."""
+_LIMITS = {"max_memory_usage": 1_500_000_000}
 
 
 @dataclass(frozen=True)
@@ -48,12 +51,9 @@ class RunFilter:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """An artifact row that text search found: how often each word stands in it whole, and inside other words."""
+    """An artifact row in which a word stands: how often each stands in it whole, and inside other words."""
 
-    trace_id: str
-    span_id: str
-    kind: str
-    source: str
+    row: ArtifactRow
     length: int
     whole: tuple[int, ...]
     inside: tuple[int, ...]
@@ -88,17 +88,28 @@ class Reader:
     # ---------------------------------------------------------------------------------------------------------- runs
 
     def parts_of_run(self, tenant: Tenant, run_id: str) -> list[RunPart]:
-        sql = f"SELECT {_RUN_PART_COLUMNS} FROM run_parts FINAL WHERE {_TENANT} AND run_id = {{run:String}}"
-        return _parts(self._query(sql, tenant, run=run_id))
+        return self._parts(tenant, _RUN_PART, "run_id = {run:String}", run=run_id)
 
-    def parts_of_trace(self, tenant: Tenant, trace_id: str) -> list[RunPart]:
-        sql = f"SELECT {_RUN_PART_COLUMNS} FROM run_parts FINAL WHERE {_TENANT} AND trace_id = {{trace:String}}"
-        return _parts(self._query(sql, tenant, trace=trace_id))
+    def places_of_run(self, tenant: Tenant, run_id: str) -> list[RunPart]:
+        """The parts of a run, of which only PLACES are read."""
+        return self._parts(tenant, PLACES, "run_id = {run:String}", run=run_id)
+
+    def places_of_trace(self, tenant: Tenant, trace_id: str) -> list[RunPart]:
+        return self._parts(tenant, PLACES, "trace_id = {trace:String}", trace=trace_id)
+
+    def _parts(self, tenant: Tenant, columns: Sequence[Column], condition: str, **parameters: Any) -> list[RunPart]:
+        sql = f"SELECT {names(columns)} FROM run_parts FINAL WHERE {_TENANT} AND {condition}"
+        parts = read_records(RunPart, columns, self._query(sql, tenant, **parameters))
+        return sorted(parts, key=lambda part: (part.start_ns, part.trace_id, part.part))
 
     def list_runs(
         self, tenant: Tenant, wanted: RunFilter, now_ns: int, limit: int, before: tuple[int, str] | None
     ) -> list[list[RunPart]]:
         """The parts of each run, newest run first by (start, run_id)."""
+        if wanted == RunFilter(also_without_roles=wanted.also_without_roles):
+            newest = self._newest_runs(tenant, wanted, limit, before)
+            if newest is not None:
+                return newest
         having, parameters = _having(wanted, now_ns - self._idle_ns)
         if before is not None:
             having.append("(start, run_id) < ({before_start:UInt64}, {before_run:String})")
@@ -109,14 +120,44 @@ class Reader:
             f"ORDER BY start DESC, run_id DESC LIMIT {{limit:UInt32}}"
         )
         order = [row[0] for row in self._query(sql, tenant, limit=limit, **parameters)]
-        if not order:
-            return []
-        sql = f"SELECT {_RUN_PART_COLUMNS} FROM run_parts FINAL WHERE {_TENANT} AND run_id IN {{runs:Array(String)}}"
-        by_run: dict[str, list[RunPart]] = {run_id: [] for run_id in order}
-        for runs in chunks(order, MOST_IDS // 4):  # a run id may be four times as long as a trace id
-            for part in _parts(self._query(sql, tenant, runs=list(runs))):
-                by_run[part.run_id].append(part)
-        return [parts for parts in by_run.values() if parts]
+        by_run = self._parts_of_runs(tenant, order)
+        return [by_run[run_id] for run_id in order if run_id in by_run]
+
+    def _parts_of_runs(self, tenant: Tenant, run_ids: Sequence[str]) -> dict[str, list[RunPart]]:
+        by_run: dict[str, list[RunPart]] = {}
+        for runs in chunks(run_ids, MOST_IDS // 4):  # a run id may be four times as long as a trace id
+            for part in self._parts(tenant, _RUN_PART, "run_id IN {runs:Array(String)}", runs=list(runs)):
+                by_run.setdefault(part.run_id, []).append(part)
+        return by_run
+
+    def _newest_runs(
+        self, tenant: Tenant, wanted: RunFilter, limit: int, before: tuple[int, str] | None
+    ) -> list[list[RunPart]] | None:
+        """The same without going through all runs: candidates by what any version of their rows says, of those the exact
+        rows. None when too few of the candidates are shown.
+
+        A run that starts at T has a row that says T. So all runs that start after the last candidate row are among the
+        candidates, whatever old rows say.
+        """
+        most = limit + _SPARE_CANDIDATES
+        condition = "AND start_ns <= {before_start:UInt64} " if before is not None else ""
+        sql = (
+            f"SELECT run_id, start_ns FROM run_parts WHERE {_TENANT} {condition}"
+            "ORDER BY start_ns DESC LIMIT {most:UInt32}"
+        )
+        parameters = {} if before is None else {"before_start": before[0]}
+        candidates = self._query(sql, tenant, most=most, **parameters)
+        known_after = candidates[-1][1] if len(candidates) == most else -1
+        found = []
+        for run_id, parts in self._parts_of_runs(tenant, list(dict.fromkeys(row[0] for row in candidates))).items():
+            place = (min(part.start_ns for part in parts), run_id)
+            shown = wanted.also_without_roles or any(part.role_spans for part in parts)
+            if shown and place[0] > known_after and (before is None or place < before):
+                found.append((place, parts))
+        if len(found) < limit and known_after >= 0:
+            return None
+        found.sort(key=lambda each: each[0], reverse=True)
+        return [parts for _, parts in found[:limit]]
 
     def count_runs(self, tenant: Tenant, wanted: RunFilter, now_ns: int) -> int:
         having, parameters = _having(wanted, now_ns - self._idle_ns)
@@ -129,9 +170,17 @@ class Reader:
     # --------------------------------------------------------------------------------------------------- inside a run
 
     def resolved(self, tenant: Tenant, run_id: str, traces: Sequence[str]) -> list[Resolved]:
-        sql = f"SELECT {_RESOLVED_COLUMNS} FROM resolved FINAL WHERE {_OF_TRACES} AND run_id = {{run:String}}"
-        rows = self._of_traces(sql, tenant, traces, run=run_id)
-        return read_records(Resolved, RESOLVED[: len(fields(Resolved))], rows)
+        return self._resolved(tenant, run_id, traces, _RESOLVED)
+
+    def calls(self, tenant: Tenant, run_id: str, traces: Sequence[str]) -> list[Resolved]:
+        """The spans of a run, of which only CALLS are read."""
+        return self._resolved(tenant, run_id, traces, CALLS)
+
+    def _resolved(
+        self, tenant: Tenant, run_id: str, traces: Sequence[str], columns: Sequence[Column]
+    ) -> list[Resolved]:
+        sql = f"SELECT {names(columns)} FROM resolved FINAL WHERE {_OF_TRACES} AND run_id = {{run:String}}"
+        return read_records(Resolved, columns, self._of_traces(sql, tenant, traces, run=run_id))
 
     def artifacts(self, tenant: Tenant, traces: Sequence[str], kinds: Sequence[str]) -> list[ArtifactRow]:
         """Rows without their search text, one for each span or log record and kind."""
@@ -173,42 +222,62 @@ class Reader:
 
     # --------------------------------------------------------------------------------------------------------- search
 
-    def search_run(self, tenant: Tenant, traces: Sequence[str], words: Sequence[str]) -> tuple[list[Hit], int]:
-        """Artifacts of these traces in which any of the words stands (at most 2,000, those with most words first), and
-        how many artifacts were searched."""
+    def search_run(
+        self, tenant: Tenant, traces: Sequence[str], kinds: Sequence[str], words: Sequence[str]
+    ) -> tuple[list[ArtifactRow], list[Hit], int]:
+        """All artifact rows of these traces and kinds, those in which any of the words stands, and how many were
+        searched. One query: each costs more than the rows that it reads."""
         sql = (
-            "SELECT trace_id, span_id, kind, source, length(search_text), "
-            "arrayMap(w -> countEqual(splitByNonAlpha(search_text), w), {words:Array(String)}), "
-            "arrayMap(w -> countSubstrings(search_text, w), {words:Array(String)}) AS inside, "
+            f"SELECT {_ARTIFACT_COLUMNS}, length(artifacts.search_text), "
+            "arrayMap(w -> countEqual(splitByNonAlpha(artifacts.search_text), w), {words:Array(String)}), "
+            "arrayMap(w -> countSubstrings(artifacts.search_text, w), {words:Array(String)}), "
             "arrayMap(w -> position(lowerUTF8(concat(label, ' ', summary)), w) > 0, {words:Array(String)}) "
-            f"FROM artifacts FINAL WHERE {_OF_TRACES} AND search_text != '' "
-            "AND arrayExists(w -> position(search_text, w) > 0, {words:Array(String)}) "
-            "ORDER BY arrayCount(n -> n > 0, inside) DESC, time_ns DESC, span_id DESC LIMIT 2000"
+            f"FROM artifacts FINAL WHERE {_OF_TRACES} AND kind IN {{kinds:Array(String)}}"
         )
-        rows = self._of_traces(sql, tenant, traces, words=list(words))
+        found = self._of_traces(sql, tenant, traces, kinds=list(kinds), words=list(words))
+        count = len(ARTIFACT)
+        rows = read_records(ArtifactRow, ARTIFACT, [row[:count] for row in found])
         hits = [
-            Hit(row[0], row[1], row[2], row[3], int(row[4]), tuple(row[5]), tuple(row[6]), tuple(map(bool, row[7])))
-            for row in rows
+            Hit(row, int(length), tuple(whole), tuple(inside), tuple(map(bool, heading)))
+            for row, (length, whole, inside, heading) in zip(rows, (row[count:] for row in found), strict=True)
+            if length and any(inside)
         ]
-        sql = f"SELECT count() FROM artifacts FINAL WHERE {_OF_TRACES} AND search_text != ''"
-        searched = sum(int(row[0]) for row in self._of_traces(sql, tenant, traces)) if hits else 0
-        return hits, searched
+        return rows, hits, sum(row[count] > 0 for row in found)
 
     def search(self, tenant: Tenant, words: Sequence[str], limit: int) -> list[tuple[ArtifactRow, str]]:
-        """(artifact row, run id) of all runs of the project in which all words stand, newest first."""
-        sql = (
-            f"SELECT {_ARTIFACT_COLUMNS} FROM artifacts FINAL WHERE {_TENANT} "
-            # The column, not the empty text that stands for it in the answer.
-            "AND hasAllTokens(artifacts.search_text, {words:Array(String)}) "
-            "ORDER BY time_ns DESC, trace_id DESC, span_id DESC LIMIT {limit:UInt32}"
-        )
-        found = read_records(ArtifactRow, ARTIFACT, self._query(sql, tenant, words=list(words), limit=limit))
-        if not found:
+        """(artifact row, run id) of all runs of the project in which all words stand, newest first.
+
+        As with the runs: the newest candidates out of any version of the rows, then exact rows. What is newer than the
+        last candidate is among them.
+        """
+        newest_first = "ORDER BY time_ns DESC, trace_id DESC, span_id DESC, kind DESC, source DESC"
+        # The column, not the empty text that stands for it in the answer.
+        matching = "AND hasAllTokens(artifacts.search_text, {words:Array(String)})"
+        most = limit + _SPARE_CANDIDATES
+        while True:
+            sql = (
+                f"SELECT time_ns, trace_id, span_id, kind, source FROM artifacts WHERE {_TENANT} {matching} "
+                f"{newest_first} LIMIT {{most:UInt32}}"
+            )
+            candidates = self._query(sql, tenant, words=list(words), most=most)
+            traces = list(dict.fromkeys(row[1] for row in candidates))
+            sql = f"SELECT {_ARTIFACT_COLUMNS} FROM artifacts FINAL WHERE {_OF_TRACES} {matching}"
+            exact = self._of_traces(sql, tenant, traces, words=list(words)) if traces else []
+            rows = read_records(ArtifactRow, ARTIFACT, exact)
+            rows.sort(key=_recency, reverse=True)
+            if len(candidates) < most:
+                break
+            rows = [row for row in rows if _recency(row) >= tuple(candidates[-1])]
+            if len(rows) >= limit:
+                break
+            most *= 4
+        rows = rows[:limit]
+        if not rows:
             return []
         sql = f"SELECT trace_id, span_id, run_id FROM resolved FINAL WHERE {_OF_TRACES}"
-        rows = self._query(sql, tenant, traces=sorted({row.trace_id for row in found}))
-        runs = {(row[0], row[1]): row[2] for row in rows}
-        return [(row, runs[key]) for row in found if (key := (row.trace_id, row.span_id)) in runs]
+        found = self._of_traces(sql, tenant, sorted({row.trace_id for row in rows}))
+        runs = {(row[0], row[1]): row[2] for row in found}
+        return [(row, runs[key]) for row in rows if (key := (row.trace_id, row.span_id)) in runs]
 
     # --------------------------------------------------------------------------------------------------------- bodies
 
@@ -219,16 +288,15 @@ class Reader:
         return read_bodies(self._bodies, bodies)
 
 
-def _parts(rows: Sequence[Sequence[Any]]) -> list[RunPart]:
-    parts = read_records(RunPart, RUN_PART[: len(fields(RunPart))], rows)
-    return sorted(parts, key=lambda part: (part.start_ns, part.trace_id, part.part))
-
-
 # A run's status out of its parts: the same rule as query/runs.py, so that filter and answer agree (a test holds them).
 _STATUS = (
     "multiIf(sum(open_spans) = 0, argMin(status, (NOT is_root, start_ns, trace_id, part)), "
     "max(last_stored_ns) < {idle_before:UInt64}, 'interrupted', 'running')"
 )
+
+
+def _recency(row: ArtifactRow) -> tuple[int, str, str, str, str]:
+    return (row.time_ns, row.trace_id, row.span_id, row.kind, row.source)
 
 
 def _unsigned(time_ns: int) -> int:

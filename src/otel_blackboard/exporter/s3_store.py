@@ -28,9 +28,8 @@ from otel_blackboard.exporter.bodies import (
 )
 
 _CONNECT_TIMEOUT = 3.0
-_READ_TIMEOUT = 30.0
 """Seconds. With the retries below a refused connection is known at once, a host that is off after two connect timeouts,
-one that hangs after one read timeout."""
+one that hangs after one timeout."""
 
 _CONNECTIONS = 16
 """Kept open to the host: the threads that put the packs of a flush side by side, and readers."""
@@ -109,11 +108,16 @@ def parse_s3_url(url: str) -> S3Location:
     )
 
 
+class _NotS3(OSError):
+    """Something else answered in the place of the server: a page of a proxy, say, that calls itself a success."""
+
+
 class S3Store:
     """One bucket, or a prefix in it. The SDK's client is shared by all threads; its connections are pooled."""
 
-    def __init__(self, url: str, region: str) -> None:
-        """Connects to nothing yet. Raises ValueError when the URL cannot be understood."""
+    def __init__(self, url: str, region: str, timeout: float = 8.0) -> None:
+        """Connects to nothing yet. `timeout`: seconds that the server may stay silent. Raises ValueError when the URL cannot
+        be understood."""
         location = parse_s3_url(url)
         self._name = location.name
         self._bucket = location.bucket
@@ -124,7 +128,7 @@ class S3Store:
             secret_key=location.secret_key,
             secure=location.secure,
             region=region,
-            http_client=_connection_pool(),
+            http_client=_connection_pool(timeout),
         )
 
     def __repr__(self) -> str:
@@ -143,9 +147,11 @@ class S3Store:
     def _put(self, name: str, data: bytes) -> None:
         # One part as large as the object: one request, atomic, and no multipart upload that a crash could leave behind.
         part_size = max(MIN_PART_SIZE, len(data))
-        self._client.put_object(
+        written = self._client.put_object(
             bucket_name=self._bucket, object_name=name, data=io.BytesIO(data), length=len(data), part_size=part_size
         )
+        if not written.etag:
+            raise _NotS3("success without an ETag")
 
     def get(self, key: str, offset: int, length: int) -> bytes:
         check_range(offset, length)
@@ -156,6 +162,8 @@ class S3Store:
                 return b""
             response = self._client.get_object(bucket_name=self._bucket, object_name=name, offset=offset, length=length)
             try:
+                if response.status != 206:
+                    raise _NotS3(f"HTTP status {response.status} to a range")
                 return response.read()
             finally:
                 response.close()
@@ -191,13 +199,13 @@ class S3Store:
         except (MinioException, HTTPError, OSError) as error:
             self._fail("list", prefix, error)
 
-    def check(self) -> None:
+    def check(self, make: bool = True) -> None:
         # A write first, because a refused HEAD has no body that would tell a wrong secret from a missing permission.
         try:
             try:
                 self._put(self._prefix + _PROBE, b"written by check()")
             except S3Error as error:
-                if error.code != "NoSuchBucket":
+                if error.code != "NoSuchBucket" or not make:
                     raise
                 self._make_bucket()
                 self._put(self._prefix + _PROBE, b"written by check()")
@@ -226,6 +234,8 @@ def describe(error: Exception) -> tuple[str, str]:
     if isinstance(error, S3Error):
         code = error.code or "unknown error"
         return f"{code}: {error.message or ''}".rstrip(": ."), _ADVICE.get(code, "")
+    if isinstance(error, _NotS3):
+        return f"the answer is not that of an S3 server: {error}", "is this address an S3 endpoint?"
     if isinstance(error, ServerError):
         return f"the server answered {error.status_code}", ""
     if isinstance(error, InvalidResponseError):
@@ -241,17 +251,23 @@ def _reason(error: BaseException) -> str:
 
 
 class _Retry(urllib3.Retry):
-    """Tries a broken connection again (a kept one may have been closed meanwhile), but never a read timeout."""
+    """Tries a broken connection again (a kept one may have been closed meanwhile), but never one that was silent."""
 
     def increment(  # type: ignore[override]  # the arguments are only passed on
         self, method: str | None = None, url: str | None = None, *args: Any, **arguments: Any
     ) -> urllib3.Retry:
-        if isinstance(error := arguments.get("error"), ReadTimeoutError):
+        error = arguments.get("error")
+        if isinstance(error, HTTPError) and _was_silent(error):
             raise error
         return super().increment(method, url, *args, **arguments)
 
 
-def _connection_pool() -> urllib3.PoolManager:
+def _was_silent(error: HTTPError) -> bool:
+    """Whether the host neither answered nor took what was sent, for as long as was waited."""
+    return isinstance(error, ReadTimeoutError) or any(isinstance(cause, TimeoutError) for cause in error.args)
+
+
+def _connection_pool(timeout: float) -> urllib3.PoolManager:
     # Retry-After is not obeyed: whoever waits here is a flush, and its senders are told to come back instead.
     retries = _Retry(
         total=2,
@@ -266,7 +282,7 @@ def _connection_pool() -> urllib3.PoolManager:
     return urllib3.PoolManager(
         num_pools=4,
         maxsize=_CONNECTIONS,
-        timeout=urllib3.Timeout(connect=_CONNECT_TIMEOUT, read=_READ_TIMEOUT),
+        timeout=urllib3.Timeout(connect=min(_CONNECT_TIMEOUT, timeout), read=timeout),
         retries=retries,
         cert_reqs="CERT_REQUIRED",
         ca_certs=os.environ.get("SSL_CERT_FILE") or certifi.where(),

@@ -58,6 +58,19 @@ ARTIFACT = columns_of(ArtifactRow)
 RESOLVED = (*columns_of(Resolved), Column("version", "UInt64"), Column("reader_version", "UInt32"))
 RUN_PART = (*columns_of(RunPart), Column("version", "UInt64"), Column("reader_version", "UInt32"))
 
+_SHOWN_ALONE = frozenset(
+    """run_id parent_span_id operation billed is_aggregate input_tokens output_tokens cached_input_tokens cache_write_tokens
+    reasoning_tokens cost_usd cost_source requested labels""".split()
+)
+CALLS = tuple(column for column in columns_of(Resolved) if column.name not in _SHOWN_ALONE)
+"""What numbers and artifacts need of `resolved`, without what timeline and prompts alone show: the engine takes 0.25 ms
+for each column of a query, however few rows it reads (measured, chDB 26.9)."""
+
+PLACES = tuple(
+    column for column in columns_of(RunPart) if column.name in ("trace_id", "part", "run_id", "is_root", "start_ns")
+)
+"""What says where the rows of a run are."""
+
 SPAN_ROW = (
     Column("kind", "UInt8"),
     Column("status_code", "UInt8"),
@@ -171,14 +184,16 @@ def column_values(records: Sequence[Any], columns: Sequence[Column]) -> list[lis
 
 
 def read_records(record: type[Record], columns: Sequence[Column], rows: Sequence[Sequence[Any]]) -> list[Record]:
-    """Rows in the order of `columns` (the record's fields) as records."""
+    """Rows in the order of `columns` as records; fields without a column have their defaults."""
     readers = [(place, reader) for place, column in enumerate(columns) if (reader := _READ.get(column.name))]
+    own = [column.name for column in columns]
+    whole = own == [field.name for field in fields(record)]  # type: ignore[arg-type]
     result = []
     for row in rows:
         values = list(row)
         for place, reader in readers:
             values[place] = reader(values[place])
-        result.append(record(*values))
+        result.append(record(*values) if whole else record(**dict(zip(own, values, strict=True))))
     return result
 
 

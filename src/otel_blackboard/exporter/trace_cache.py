@@ -23,6 +23,8 @@ class CachedTrace:
     logs: dict[str, LogLight] = field(default_factory=dict)
     resolved: dict[str, Resolved] = field(default_factory=dict)
     """What this worker wrote last; only rows that differ are written again."""
+    derived_at: int = 0
+    """The version of those rows: only while no other worker has derived the trace since, they are what stands there."""
     parts: set[str] = field(default_factory=set)
 
     def put(self, light: Light) -> None:

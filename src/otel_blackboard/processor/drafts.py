@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+import orjson
+
 from otel_blackboard.processor.dialects.dialect import STEP, Part
 from otel_blackboard.processor.flattened import unflatten
 from otel_blackboard.processor.identity import artifact_id
@@ -86,8 +88,9 @@ def _prompt_row(tenant: Tenant, light: Light) -> ArtifactRow:
 
 
 def _describe_prompt(row: ArtifactRow, light: Light, contents: list[Content], parts: dict[str, Part]) -> None:
-    row.characters = sum(len(content.data.decode(errors="replace")) for content in contents)
-    row.truncated = next((mark for content in contents if (mark := _cut(content.data, True))), "")
+    row.characters = _characters(contents)
+    marks = (_cut(content.data, True, _is_json(content.data)) for content in contents)
+    row.truncated = next((mark for mark in marks if mark), "")
     if "input_ref" in parts and not contents:
         row.origin = "pointer"
     model = light.request_model or light.response_model
@@ -197,7 +200,7 @@ def arguments_text(value: Value) -> str:
 
 def sameness(text: str) -> str:
     """Equal where two texts are the same arguments (LED-07)."""
-    return hashlib.sha256(sorted_keys(text).encode()).hexdigest()[:32]
+    return hashlib.sha256(sorted_keys(text).encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 def _requested(calls: Iterable[ToolCall]) -> tuple[RequestedCall, ...]:
@@ -225,9 +228,13 @@ def _messages_of(part: Part) -> list[Message]:
 
 
 def _describe(row: ArtifactRow, contents: list[Content], text: str, summary: str, structured: bool) -> None:
-    row.characters = sum(len(content.data.decode(errors="replace")) for content in contents)
-    row.truncated = next((mark for content in contents if (mark := _cut(content.data, structured))), "")
-    row.content_type = _content_type(contents[0])
+    row.characters = _characters(contents)
+    row.truncated, first_is_json = "", False
+    for place, content in enumerate(contents):
+        is_json = _is_json(content.data)
+        row.truncated = row.truncated or _cut(content.data, structured, is_json)
+        first_is_json = is_json if place == 0 else first_is_json
+    row.content_type = _content_type(contents[0], first_is_json)
     row.summary = _one_line(summary, SUMMARY)
     row.search_text = f"{row.label}\n{row.summary}\n{text[:SEARCHED]}".lower()
 
@@ -241,27 +248,42 @@ def _summary(text: str, light: Light, value: Any = None) -> str:
 
 
 def _one_line(text: str, limit: int) -> str:
-    return " ".join(text.split())[:limit]
+    start = text[: 2 * limit]
+    if not (start.isprintable() and "  " not in start):  # white space other than single blanks is not printable
+        start = " ".join(text.split())
+    return start.strip()[:limit]
 
 
-def _content_type(content: Content) -> str:
-    if content.encoding in ("json", "pairs") or (
-        content.encoding == "text" and content.data[:1] in (b"{", b"[") and _is_json(content.data)
-    ):
+def _characters(contents: list[Content]) -> int:
+    return sum(
+        len(content.data) if content.data.isascii() else len(content.data.decode(errors="replace"))
+        for content in contents
+    )
+
+
+def _content_type(content: Content, is_json: bool) -> str:
+    if content.encoding in ("json", "pairs") or (content.encoding == "text" and is_json):
         return "application/json"
     return "application/octet-stream" if content.encoding == "bytes" else "text/plain; charset=utf-8"
 
 
 def _is_json(data: bytes) -> bool:
-    return not isinstance(parsed(data.decode(errors="replace")), str)
+    """Whether it is a whole JSON array or object."""
+    if data[:1] not in (b"{", b"["):
+        return False
+    try:
+        orjson.loads(data)
+    except ValueError:
+        return False
+    return True
 
 
-def _cut(data: bytes, structured: bool) -> str:
+def _cut(data: bytes, structured: bool, is_json: bool) -> str:
     """'sender' where the sender cut the value: by its own mark, or JSON that ends in mid-sentence."""
     tail = data[-64:]
     if tail.endswith((b"[truncated]", b"...[truncated]")) or b"[TRUNCATED" in tail:
         return "sender"
-    if structured and data[:1] in (b"{", b"[") and not _is_json(data):
+    if structured and data[:1] in (b"{", b"[") and not is_json:
         return "sender"
     return ""
 

@@ -3,7 +3,7 @@ attribute key that has it (dialects.md D)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
 from decimal import Decimal, InvalidOperation
 from functools import lru_cache
@@ -12,37 +12,14 @@ from typing import Any, NamedTuple
 from otel_blackboard.processor import content as content_rules
 from otel_blackboard.processor.dialects import BY_FIELD, BY_ROLE, Dialect
 from otel_blackboard.processor.dialects.dialect import Role
-from otel_blackboard.processor.values import (
-    first_text,
-    whole_number,
-)
-from otel_blackboard.records import (
-    Attributes,
-    Light,
-    LogLight,
-    Span,
-    Value,
-)
+from otel_blackboard.processor.values import first_text, whole_number
+from otel_blackboard.records import Attributes, Light, LogLight, Span, Value
 
 NAME_KEPT = 1_024
 """Characters of a name (agent, model, tool …) in the light columns; the attribute itself is kept whole."""
 
-_NUMBERS = frozenset(f.name for f in fields(Light) if "int | None" in str(f.type))
 IDS = {"run_id": "run_", "step_id": "step_"}
 
-
-def _merged(tables: Iterable[tuple[Dialect, Any]]) -> list[tuple[str, list[tuple[Dialect, str]]]]:
-    merged: dict[str, list[tuple[Dialect, str]]] = {}
-    for dialect, table in tables:
-        for fact, keys in table.items():
-            merged.setdefault(fact, []).extend((dialect, key) for key in keys)
-    return list(merged.items())
-
-
-_FACTS = _merged((d, d.facts) for d in BY_FIELD)
-_CONTENT = _merged((d, d.content) for d in BY_FIELD)
-_LABELS = _merged((d, d.labels) for d in BY_FIELD)
-LOG_FACTS = [(fact, keys) for fact, keys in _FACTS if fact in {f.name for f in fields(LogLight)}]
 ORDINALS = frozenset("pass_seq attempt call_seq loop_iteration output_retry retry_count".split())
 LARGEST_ORDINAL = 2**32 - 1
 """What counts within a run: a larger number is a mistake, and no column takes it."""
@@ -50,44 +27,86 @@ LARGEST_ORDINAL = 2**32 - 1
 _OF_RESOURCE = frozenset({"run_id", "run_name", "use_case_id", "conversation_id"})
 """Facts that a whole process may state once, in its resource."""
 
-Table = list[tuple[str, list[tuple[Dialect, str]]]]
+
+class Source(NamedTuple):
+    """An attribute key that may have what is asked for."""
+
+    key: str
+    ignore: Callable[[Span, Value], bool] | None = None
+    """Whether a value of this key must not be taken."""
 
 
-class _Shape(NamedTuple):
-    """The rows of the tables that can matter to a span, by its keys alone: spans of one instrumentation share a few sets
-    of keys, and most of some eighty rows are about other dialects."""
+Table = list[tuple[str, list[Source]]]
+"""What is asked for, and where it may be, in order."""
+
+
+def _merged(tables: Iterable[tuple[Dialect, Mapping[str, tuple[str, ...]]]]) -> Table:
+    merged: dict[str, list[Source]] = {}
+    for dialect, table in tables:
+        for name, keys in table.items():
+            merged.setdefault(name, []).extend(Source(key, dialect.ignore.get(name)) for key in keys)
+    return list(merged.items())
+
+
+_FACTS = _merged((d, d.facts) for d in BY_FIELD)
+_CONTENT = _merged((d, d.content) for d in BY_FIELD)
+_LABELS = _merged((d, d.labels) for d in BY_FIELD)
+_OF_LOGS = frozenset(f.name for f in fields(LogLight))
+
+
+class Shape(NamedTuple):
+    """What matters to a span or log record by its keys alone: those of one instrumentation share a few sets of keys, and
+    most of some eighty rows of the tables are about other dialects."""
 
     facts: Table
+    log_facts: Table
     labels: Table
-    content: Table
+    parts: Table
+    content: tuple[str, ...]
+    """Keys whose values leave the row whatever their size; those of flattened families are not among them."""
     families: bool
+    marked: bool
+    """Whether a key begins with `$`: it may need an escape."""
+    errors: bool
+    """Whether a key states an error."""
 
 
-def _make_shape(keys: tuple[str, ...], resource_keys: tuple[str, ...]) -> _Shape:
+def _make_shape(keys: tuple[str, ...], resource_keys: tuple[str, ...]) -> Shape:
     families = {content_rules.family(key) for key in keys} - {""}
     own, everywhere = families.union(keys), families.union(keys, resource_keys)
 
     def rows(table: Table) -> Table:
         kept = (
-            (name, [each for each in sources if each[1] in (everywhere if name in _OF_RESOURCE else own)])
+            (name, [each for each in sources if each.key in (everywhere if name in _OF_RESOURCE else own)])
             for name, sources in table
         )
         return [(name, sources) for name, sources in kept if sources]
 
-    return _Shape(rows(_FACTS), rows(_LABELS), rows(_CONTENT), bool(families))
+    facts = rows(_FACTS)
+    return Shape(
+        facts=facts,
+        log_facts=[row for row in facts if row[0] in _OF_LOGS],
+        labels=rows(_LABELS),
+        parts=rows(_CONTENT),
+        content=tuple(key for key in keys if content_rules.is_content(key) and not content_rules.family(key)),
+        families=bool(families),
+        marked=any(key.startswith("$") for key in keys),
+        errors=not own.isdisjoint(ERROR_KEYS),
+    )
 
+
+ERROR_KEYS = ("error.message", "exception.message", "error.type")
+"""Where an error is stated, the best first."""
 
 _known_shape = lru_cache(maxsize=1024)(_make_shape)
-_LONGEST_KEY = 256
-_MOST_KEYS = 128
-"""Attributes of a span whose shape is remembered: the memory stays small whatever is sent."""
+_MOST_CHARACTERS = 4096
+"""Of all keys of a shape that is remembered: the memory stays small whatever is sent."""
 
 
-def shape_of(span: Span) -> _Shape:
-    keys, resource_keys = tuple(span.attributes), tuple(span.resource.attributes)
-    few = len(keys) + len(resource_keys) <= _MOST_KEYS
-    few = few and max(map(len, (*keys, *resource_keys)), default=0) <= _LONGEST_KEY
-    return (_known_shape if few else _make_shape)(keys, resource_keys)
+def shape_of(attributes: Attributes, resource: Attributes) -> Shape:
+    keys, resource_keys = tuple(attributes), tuple(resource)
+    small = len("".join(keys)) + len("".join(resource_keys)) <= _MOST_CHARACTERS
+    return (_known_shape if small else _make_shape)(keys, resource_keys)
 
 
 def role_of(span: Span) -> tuple[Role, str]:
@@ -99,43 +118,36 @@ def role_of(span: Span) -> tuple[Role, str]:
 
 
 def read_facts(
-    light: Light | LogLight,
-    table: list[tuple[str, list[tuple[Dialect, str]]]],
-    attributes: Attributes,
-    resource: Attributes,
-    span: Span | None,
+    light: Light | LogLight, table: Table, attributes: Attributes, resource: Attributes, span: Span | None
 ) -> None:
-    for fact, keys in table:
-        for dialect, key in keys:
+    for fact, sources in table:
+        read = _READERS.get(fact, _name)
+        for key, ignore in sources:
             value = attributes.get(key)
             if value is None and fact in _OF_RESOURCE:
                 value = resource.get(key)
-            if value is None or value == "" or (span is not None and dialect.ignore(span, fact, value)):
+            if value is None or value == "":
                 continue
-            if fact in _NUMBERS:
-                number = whole_number(value)
-                if number is None or (number > LARGEST_ORDINAL and fact in ORDINALS):
-                    continue
-                setattr(light, fact, number)
-            elif fact == "cost_usd":
-                if (cost := _money(value)) is None:
-                    continue
-                light.cost_usd, light.cost_source = cost, "span"  # type: ignore[union-attr]
-            else:
-                text = first_text(value)
-                setattr(light, fact, text if fact in IDS else text[:NAME_KEPT])
-            break
+            if ignore is not None and span is not None and ignore(span, value):
+                continue
+            found = read(value)
+            if found is not None:
+                setattr(light, fact, found)
+                break
+    if getattr(light, "cost_usd", None) is not None:
+        light.cost_source = "span"  # type: ignore[union-attr]
     light.provider = _RENAMED_PROVIDERS.get(light.provider, light.provider)
     if not light.agent_id:
         light.agent_id = getattr(light, "agent_instance", "")
 
 
-_RENAMED_PROVIDERS = {
-    "xai": "x_ai",
-    "az.ai.inference": "azure.ai.inference",
-    "vertex_ai": "gcp.vertex_ai",
-    "gemini": "gcp.gemini",
-}
+def _name(value: Value) -> str:
+    return (value if value.__class__ is str else first_text(value))[:NAME_KEPT]
+
+
+def _ordinal(value: Value) -> int | None:
+    number = whole_number(value)
+    return None if number is None or number > LARGEST_ORDINAL else number
 
 
 def _money(value: Value) -> Decimal | None:
@@ -143,4 +155,26 @@ def _money(value: Value) -> Decimal | None:
         money = Decimal(first_text(value))
     except InvalidOperation:
         return None
-    return money if money.is_finite() and 0 <= money < 10**9 else None
+    if not money.is_finite() or not 0 <= money < 10**9:
+        return None
+    # As exact as its column: sums are the same whether or not the row has been through the store.
+    return money.quantize(_SMALLEST)
+
+
+_SMALLEST = Decimal("1e-12")
+
+
+_READERS: dict[str, Callable[[Value], Any]] = (
+    {f.name: whole_number for f in fields(Light) if "int | None" in str(f.type)}
+    | dict.fromkeys(ORDINALS, _ordinal)
+    | dict.fromkeys(IDS, first_text)
+    | {"cost_usd": _money}
+)
+"""How a fact that is no name is read; None = not readable, another key may have it."""
+
+_RENAMED_PROVIDERS = {
+    "xai": "x_ai",
+    "az.ai.inference": "azure.ai.inference",
+    "vertex_ai": "gcp.vertex_ai",
+    "gemini": "gcp.gemini",
+}

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from functools import lru_cache
 from importlib.metadata import version
-from typing import Any
+from typing import Any, NamedTuple
 
 from otel_blackboard.records import Light
 
@@ -100,9 +100,20 @@ def packaged_price(prices: Any, read: int, written: int, cached: int, cache_writ
         return None
 
 
+class _Prices(NamedTuple):
+    """The package's ModelPrice: it looks each name up anew, these are plain fields."""
+
+    input_mtok: Any
+    output_mtok: Any
+    cache_read_mtok: Any
+    cache_write_mtok: Any
+    requests_kcount: Any
+    calc_price: Any
+
+
 @lru_cache(maxsize=4096)
-def _prices(model: str, provider: str, day: int) -> Any:
-    """The package's ModelPrice of that day, None for a model it does not know."""
+def _prices(model: str, provider: str, day: int) -> _Prices | None:
+    """The prices of that day, None for a model the package does not know."""
     from genai_prices.data_snapshot import get_snapshot
 
     reference = model.removeprefix("models/")
@@ -111,5 +122,6 @@ def _prices(model: str, provider: str, day: int) -> Any:
             _, found = get_snapshot().find_provider_model(reference, None, provider_id, None)
         except LookupError:
             continue
-        return found.get_prices(datetime.fromtimestamp(day * 86_400, tz=UTC))
+        prices = found.get_prices(datetime.fromtimestamp(day * 86_400, tz=UTC))
+        return _Prices(*(getattr(prices, name) for name in _Prices._fields))
     return None

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from typing import Any
 
 import orjson
 
@@ -20,7 +21,7 @@ from otel_blackboard.processor.drafts import (
     tool_call_draft,
 )
 from otel_blackboard.processor.identity import safe_id
-from otel_blackboard.processor.precedence import IDS, LOG_FACTS, NAME_KEPT, read_facts, role_of, shape_of
+from otel_blackboard.processor.precedence import ERROR_KEYS, IDS, NAME_KEPT, read_facts, role_of, shape_of
 from otel_blackboard.processor.prices import set_price
 from otel_blackboard.processor.row_text import (
     Contents,
@@ -30,6 +31,7 @@ from otel_blackboard.processor.row_text import (
     parts_of_events,
     version_of,
     write_attributes,
+    write_dropped,
     write_events,
 )
 from otel_blackboard.processor.values import (
@@ -53,26 +55,18 @@ ERROR_KEPT = 2_000
 
 @dataclass(slots=True)
 class SpanReading:
-    span: Span
     light: Light
-    attributes: str
-    events: str
-    links: str
-    resource: str
-    scope: str
-    status_message: str
+    row: tuple[Any, ...]
+    """What arrived, in the order of the columns tables.SPAN_ROW."""
     contents: list[Content]
     drafts: list[Draft]
 
 
 @dataclass(slots=True)
 class LogReading:
-    record: LogRecord
     light: LogLight
-    body: str
-    attributes: str
-    resource: str
-    scope: str
+    row: tuple[Any, ...]
+    """What arrived, in the order of the columns tables.LOG_ROW."""
     contents: list[Content]
     drafts: list[Draft]
 
@@ -84,10 +78,10 @@ def read_span(tenant: Tenant, span: Span) -> SpanReading:
     light = Light(span.trace_id, span.span_id, span.parent_span_id, name, span.start_ns, span.end_ns)
     light.role, light.operation, light.is_agent, light.is_node = role
     light.dialect, light.scope = dialect, span.scope.name[:NAME_KEPT]
-    shape = shape_of(span)
+    shape = shape_of(attributes, span.resource.attributes)
     read_facts(light, shape.facts, attributes, span.resource.attributes, span)
     for label, keys in shape.labels:
-        for _, key in keys:
+        for key, _ in keys:
             if (value := attributes.get(key)) is not None and value != "":
                 light.labels[label] = first_text(value) or to_json(value)
                 break
@@ -98,7 +92,7 @@ def read_span(tenant: Tenant, span: Span) -> SpanReading:
             light.labels["original_" + name] = sent
     light.linked_traces = tuple(sorted({link.trace_id for link in span.links if link.trace_id != span.trace_id}))
     pending = truth(attributes.get("blackboard.pending"))
-    error = _error(span)
+    error = _error(span) if shape.errors or span.status_code or span.events else ""
     light.error = error[:ERROR_KEPT]
     if pending or span.end_ns == 0:
         light.status, light.end_ns = "running", 0
@@ -110,7 +104,7 @@ def read_span(tenant: Tenant, span: Span) -> SpanReading:
         light.agent_id = name.removeprefix("invoke_agent ")
 
     families = families_of(attributes) if shape.families else {}
-    parts, event_parts = parts_of(attributes, families, shape.content), parts_of_events(span.events)
+    parts, event_parts = parts_of(attributes, families, shape.parts), parts_of_events(span.events)
     contents, drafts = Contents(tenant, span.trace_id, span.span_id), []
     if role.role == PROVIDER_CALL:
         drafts += model_call_drafts(tenant, light, parts, event_parts, contents)
@@ -122,7 +116,7 @@ def read_span(tenant: Tenant, span: Span) -> SpanReading:
         light.has_input, light.has_output = "input" in parts, "output" in parts
     set_price(light)
 
-    attributes_text = write_attributes(attributes, families, contents)
+    attributes_text = write_attributes(attributes, shape, families, contents)
     events_text = write_events(span.events, contents)
     links_text = (
         to_json([
@@ -145,14 +139,19 @@ def read_span(tenant: Tenant, span: Span) -> SpanReading:
         end_ns=span.end_ns,
         size=len(attributes),
         texts=(span.name, attributes_text, events_text, links_text, span.status_message, span.parent_span_id,
-               f"{span.kind} {span.status_code} {span.start_ns} {span.flags} {span.trace_state}", resource, scope),
+               f"{span.kind} {span.status_code} {span.start_ns} {span.flags} {span.trace_state}", resource, scope,
+               f"{span.dropped_attributes_count} {span.dropped_events_count} {span.dropped_links_count}"),
         contents=contents.items,
     )  # fmt: skip
     for draft in drafts:
         draft.row.version, draft.row.time_ns = light.version, span.start_ns
-    return SpanReading(
-        span, light, attributes_text, events_text, links_text, resource, scope, status_message, contents.items, drafts
-    )
+    row = (
+        span.kind & 0xFF, span.status_code & 0xFF, status_message, span.trace_state, span.flags & 0xFFFFFFFF, span.end_ns,
+        attributes_text, events_text, links_text,
+        write_dropped(span.dropped_attributes_count, span.dropped_events_count, span.dropped_links_count),
+        resource, scope,
+    )  # fmt: skip
+    return SpanReading(light, row, contents.items, drafts)
 
 
 def _failed(span: Span, role: Role) -> bool:
@@ -168,14 +167,14 @@ def _error(span: Span) -> str:
     attributes = span.attributes
     if span.status_code == 2 and span.status_message:
         return span.status_message
-    for key in ("error.message", "exception.message"):
+    for key in ERROR_KEYS[:-1]:
         if text := first_text(attributes.get(key)):
             return text
     for event in reversed(span.events):
         if event.name == "exception":
             text = first_text(event.attributes.get("exception.message"))
             return text or first_text(event.attributes.get("exception.type"))
-    return first_text(attributes.get("error.type"))
+    return first_text(attributes.get(ERROR_KEYS[-1]))
 
 
 def _name_tool(light: Light, span: Span) -> None:
@@ -193,7 +192,8 @@ def read_log(tenant: Tenant, record: LogRecord) -> LogReading:
     light = LogLight(record.trace_id, record.span_id, "", record.time_ns or record.observed_time_ns, event_name)
     light.severity_text = record.severity_text
     light.operation = first_text(record.attributes.get("gen_ai.operation.name"))
-    read_facts(light, LOG_FACTS, record.attributes, record.resource.attributes, None)
+    shape = shape_of(record.attributes, record.resource.attributes)
+    read_facts(light, shape.log_facts, record.attributes, record.resource.attributes, None)
     contents = Contents(tenant, record.trace_id, record.span_id)
     drafts: list[Draft] = []
     if record.trace_id and record.span_id:
@@ -201,7 +201,9 @@ def read_log(tenant: Tenant, record: LogRecord) -> LogReading:
             if parts := dialect.log(record, event_name):
                 drafts = log_drafts(tenant, light, parts, contents)
                 break
-    attributes_text = write_attributes(record.attributes, families_of(record.attributes), contents)
+    attributes_text = write_attributes(
+        record.attributes, shape, families_of(record.attributes) if shape.families else {}, contents
+    )
     body = "null" if record.body is None else orjson.dumps({CONTENT: contents.value("body", record.body)}).decode()
     resource, scope = contents.shared(record.resource, "resource"), contents.shared(record.scope, "scope")
     light.version = version_of(
@@ -210,10 +212,14 @@ def read_log(tenant: Tenant, record: LogRecord) -> LogReading:
         size=len(record.attributes),
         texts=(record.trace_id, record.span_id, event_name, record.severity_text, body, attributes_text,
                f"{record.time_ns} {record.observed_time_ns} {record.severity_number} {record.flags}",
-               resource, scope),
+               resource, scope, f"{record.dropped_attributes_count}"),
         contents=contents.items,
     )  # fmt: skip
     light.record_sha256 = hashlib.sha256(light.version.to_bytes(32)).hexdigest()
     for draft in drafts:
         draft.row.source, draft.row.version, draft.row.time_ns = light.record_sha256, light.version, light.time_ns
-    return LogReading(record, light, body, attributes_text, resource, scope, contents.items, drafts)
+    row = (
+        record.observed_time_ns, record.severity_number & 0xFF, record.flags & 0xFFFFFFFF, body, attributes_text,
+        write_dropped(record.dropped_attributes_count), resource, scope,
+    )  # fmt: skip
+    return LogReading(light, row, contents.items, drafts)

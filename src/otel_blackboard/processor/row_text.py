@@ -4,6 +4,7 @@ size; so does any other value that is large."""
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -12,7 +13,7 @@ import orjson
 from otel_blackboard.processor import content as content_rules
 from otel_blackboard.processor.dialects import BY_FIELD
 from otel_blackboard.processor.dialects.dialect import Part
-from otel_blackboard.processor.precedence import Table
+from otel_blackboard.processor.precedence import Shape, Table
 from otel_blackboard.processor.values import (
     CONTENT,
     content_bytes,
@@ -94,7 +95,7 @@ def parts_of(attributes: Attributes, families: dict[str, Value], table: Table) -
     """meaning → the first attribute (or flattened family) that has it."""
     found: dict[str, Part] = {}
     for meaning, keys in table:
-        for _, key in keys:
+        for key, _ in keys:
             value = attributes.get(key)
             if value is None and key in families:
                 value = families[key]
@@ -102,7 +103,7 @@ def parts_of(attributes: Attributes, families: dict[str, Value], table: Table) -
                 found[meaning] = Part(meaning, key, value)
                 break
         else:  # nothing said is something said where it is what a tool returned
-            if meaning == "result" and (empty := next((key for _, key in keys if attributes.get(key) == ""), "")):
+            if meaning == "result" and (empty := next((key for key, _ in keys if attributes.get(key) == ""), "")):
                 found[meaning] = Part(meaning, empty, "")
     return found
 
@@ -120,26 +121,50 @@ def parts_of_events(events: list[Event]) -> list[Part]:
     return parts
 
 
-def write_attributes(attributes: Attributes, families: dict[str, Value], contents: Contents) -> str:
+def write_attributes(attributes: Attributes, shape: Shape, families: dict[str, Value], contents: Contents) -> str:
     """Attributes as JSON text in which content is a pointer `{"$content": index into bodies}`."""
     kept: dict[str, Any] = {}
-    for key, value in attributes.items():
-        short = value.__class__ is str and len(value) <= _MAYBE_LARGE
-        if families and (name := content_rules.family(key)):
-            if name not in kept:
+    if families:
+        for key, value in attributes.items():
+            if not (name := content_rules.family(key)):
+                kept[key] = value
+            elif name not in kept:
                 index = contents.value(name, families[name])
                 contents.items[index].encoding = "pairs"
-                kept[name] = {CONTENT: index}
-        elif value is not None and (content_rules.is_content(key) or (not short and is_large(value))):
-            kept[key] = {CONTENT: contents.value(key, value)}
-        elif value.__class__ in _SAID_BY_JSON and key[:1] != "$":
-            kept[key] = value
+                kept[name] = _pointer(index)
+    else:
+        kept = attributes.copy()
+    for key in shape.content:
+        if (value := attributes[key]) is not None:
+            kept[key] = _pointer(contents.value(key, value))
+    # Nearly always JSON can say it all and it is short: then no value has to be looked at alone.
+    if not shape.marked and _said_by_json(kept):
+        text = orjson.dumps(kept)
+        if len(text) <= content_rules.LARGE:
+            return text.decode()
+    written: dict[str, Any] = {}
+    for key, value in kept.items():
+        if value.__class__ is orjson.Fragment:
+            written[key] = value
+        elif value is not None and is_large(value):
+            written[key] = _pointer(contents.value(key, value))
         else:
-            kept.update(plain({key: value}))
-    return orjson.dumps(kept).decode()
+            written.update(plain({key: value}))
+    return orjson.dumps(written).decode()
 
 
-_SAID_BY_JSON = frozenset((str, int, bool, type(None)))
+def _said_by_json(kept: dict[str, Any]) -> bool:
+    types = set(map(type, kept.values()))
+    if float in types and not all(math.isfinite(value) for value in kept.values() if value.__class__ is float):
+        return False
+    return types <= _SAID_BY_JSON
+
+
+def _pointer(index: int) -> orjson.Fragment:
+    return orjson.Fragment(b'{"%b":%d}' % (CONTENT.encode(), index))
+
+
+_SAID_BY_JSON = frozenset((str, int, float, bool, type(None), orjson.Fragment))
 
 
 def is_large(value: Value) -> bool:
@@ -174,12 +199,20 @@ def write_events(events: list[Event], contents: Contents) -> str:
     return orjson.dumps(rows).decode()
 
 
+def write_dropped(attributes: int, events: int = 0, links: int = 0) -> str:
+    """How many of each the sender says it left out; '' for none."""
+    if not (attributes or events or links):
+        return ""
+    counts = {"attributes": attributes, "events": events, "links": links}
+    return orjson.dumps({name: count for name, count in counts.items() if count}).decode()
+
+
 def version_of(finished: bool, end_ns: int, size: int, texts: Iterable[str], contents: list[Content]) -> int:
     """Which version of a span or record wins, by content alone: finished, then latest end, then most attributes."""
-    digest = hashlib.sha256("\0".join((*texts, "")).encode("utf-8", "surrogatepass"))
+    said = [*texts]
     for content in contents:
-        digest.update(content.field.encode("utf-8", "surrogatepass"))
-        digest.update(content.digest().encode())
+        said += content.field, content.encoding, content.digest()
+    digest = hashlib.sha256("\0".join(said).encode("utf-8", "surrogatepass"))
     return (
         finished << 255
         | min(end_ns, 2**64 - 1) << 191

@@ -84,20 +84,26 @@ _FROM_LOGS = (
     "requested",
     *USAGE,
 )
+_PRICED_BY = frozenset(("provider", "request_model", "response_model", *USAGE))
 
 
 def complete_from_logs(spans: Sequence[Light], logs: Iterable[LogLight]) -> None:
     """Log records complete their span: what an attribute said stays, several logs count by time, then hash."""
     by_span = {light.span_id: light for light in spans}
+    priced_anew: dict[str, Light] = {}
     for log in sorted(logs, key=lambda log: (log.time_ns, log.record_sha256)):
         light = by_span.get(log.span_id)
         if light is None:
             continue
         for name in _FROM_LOGS:
-            if getattr(light, name) in (None, "", ()):
-                setattr(light, name, getattr(log, name))
+            if getattr(light, name) in (None, "", ()) and (said := getattr(log, name)) not in (None, "", ()):
+                setattr(light, name, said)
+                if name in _PRICED_BY and light.cost_source != "span":
+                    priced_anew[light.span_id] = light
         light.has_input = light.has_input or log.has_input
         light.has_output = light.has_output or log.has_output
+    for light in priced_anew.values():  # by all that is known in the end
+        light.cost_usd, light.cost_source = None, ""
         set_price(light)
 
 
@@ -305,20 +311,20 @@ def _calls(nodes: list[_Node], rows: dict[str, Resolved]) -> dict[str, list[_Nod
         if above is not None and above.light.role == node.light.role:
             directly_below[above.light.span_id].append(node)
     restating: set[str] = set()
-    for span_id, below in directly_below.items():
-        outer = by_id[span_id]
+    for span_id in sorted(directly_below, key=lambda span_id: -by_id[span_id].depth):
+        outer, below = by_id[span_id], directly_below[span_id]
         if outer.light.role == TOOL:
             for node in below:
                 if _same_tool_call(outer, node):
                     join(outer, node)
-        elif len(below) == 1 and _same_model(outer, below[0]):
+        elif len(below) == 1 and _same_model(outer, below[0]) and below[0].light.span_id not in restating:
             join(outer, below[0])
         else:
-            restating.add(span_id)  # several calls of its own below: it only sums them up
+            restating.add(span_id)  # calls of its own below: it only sums them up
     for key in ("response_id", "tool_call_id"):
         shared: dict[tuple[str, str, str], list[_Node]] = defaultdict(list)
         for node in calls:
-            if value := getattr(node.light, key):
+            if (value := getattr(node.light, key)) and node.light.span_id not in restating:
                 passed = rows[node.light.span_id].step_span_id if key == "tool_call_id" else ""
                 shared[(node.light.role, value, passed)].append(node)
         for same in shared.values():
@@ -334,8 +340,6 @@ def _calls(nodes: list[_Node], rows: dict[str, Resolved]) -> dict[str, list[_Nod
     for node in calls:
         if node.light.span_id not in restating:
             representative = find(node.light.span_id)
-            if representative in restating:
-                representative = node.light.span_id
             rows[node.light.span_id].call_span_id = representative
             groups[representative].append(node)
     return groups

@@ -8,6 +8,7 @@ more `$` before it.
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import math
 import re
@@ -121,11 +122,25 @@ def compact(text: str) -> str:
 
     Text that is no JSON becomes one JSON string. Lone surrogates stay escaped, for they are no characters.
     """
-    try:
-        _STRICT.decode(text)
-    except (ValueError, RecursionError):
+    if not is_json(text):
         return _string(text)
-    return _TOKEN.sub(_compact_token, text)
+    if "\\" in text:
+        return _TOKEN.sub(_compact_token, text)
+    # Without escapes every second piece between quotation marks lies outside of strings.
+    pieces = text.split('"')
+    pieces[::2] = ["".join(piece.split()) for piece in pieces[::2]]
+    return '"'.join(pieces)
+
+
+def is_json(text: str) -> bool:
+    try:
+        orjson.loads(text)
+    except ValueError:
+        try:  # numbers of any size, lone surrogates
+            _STRICT.decode(text)
+        except (ValueError, RecursionError):
+            return False
+    return True
 
 
 def _compact_token(match: re.Match[str]) -> str:
@@ -137,6 +152,9 @@ def _compact_token(match: re.Match[str]) -> str:
 
 def sorted_keys(text: str) -> str:
     """JSON text in one canonical form: equal where two JSON texts say the same."""
+    if not _LONG_NUMBER.search(text):
+        with contextlib.suppress(ValueError, RecursionError):
+            return orjson.dumps(orjson.loads(text), option=orjson.OPT_SORT_KEYS).decode()
     try:
         return _SORTING.encode(_STRICT.decode(text))
     except (ValueError, RecursionError):
@@ -157,7 +175,9 @@ def _refuse(constant: str) -> None:
 
 
 _STRICT = json.JSONDecoder(parse_int=_whole, parse_constant=_refuse)
-_SORTING = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
+_SORTING = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+_LONG_NUMBER = re.compile(r"[0-9]{15}|[0-9][eE]")
+"""Numbers that orjson rounds, or writes in another form."""
 
 
 def _spell(value: float) -> str:

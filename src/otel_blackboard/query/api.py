@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable
 from typing import Annotated, Any
 
+import anyio
+import anyio.to_thread
 import orjson
 from clickhouse_connect.driver.exceptions import ClickHouseError
 from fastapi import APIRouter, Depends, FastAPI, Query, Request, Response
@@ -22,14 +24,16 @@ from otel_blackboard.access import Credential, KeyRing
 from otel_blackboard.config import Settings
 from otel_blackboard.exporter.bodies import BodyDamaged, BodyMissing, BodyStoreError
 from otel_blackboard.exporter.clickhouse import StoreError
+from otel_blackboard.exporter.faults import fault
 from otel_blackboard.exporter.reader import Reader, RunFilter
+from otel_blackboard.failures import Outages
 from otel_blackboard.processor.numbers import number, tool_path
 from otel_blackboard.query import answers, ledger, problems, recall, tokens
 from otel_blackboard.query.artifacts import Artifact, Blackboard
 from otel_blackboard.query.authorization import Access, Guarded
-from otel_blackboard.query.board import MOST, Board, MovedRun, NoSuchRun
-from otel_blackboard.query.problems import Problem, documented
-from otel_blackboard.query.runs import Run, merge_parts
+from otel_blackboard.query.board import MOST, Board, MovedRun, NoSuchRun, Place
+from otel_blackboard.query.problems import Patience, Problem, documented
+from otel_blackboard.query.runs import merge_parts
 from otel_blackboard.query.shown import (
     shown_artifact,
     shown_log,
@@ -65,7 +69,9 @@ def make_api(
         static_url="/api/static",
     )
     problems.install(app)
-    _install_store_errors(app)
+    _install_store_errors(app, settings)
+    # A request may make several queries, each of which may take that long.
+    app.add_middleware(Patience, seconds=2 * settings.store_timeout)
     board = Board(reader, settings, clock_ns)
     secret = tokens.secret_of(settings)
     app.include_router(_routes(board, keys, secret))
@@ -103,9 +109,11 @@ def _completed(description: dict[str, Any]) -> dict[str, Any]:
     return description
 
 
-def _install_store_errors(app: FastAPI) -> None:
+def _install_store_errors(app: FastAPI, settings: Settings) -> None:
+    outages = Outages(log, "reads fail")
+
     async def unavailable(request: Request, error: Exception) -> JSONResponse:
-        log.warning("a read failed: %s", str(error).split("\n")[0][:300])
+        outages.failed(fault(settings, error))
         return problems.answer("store-unavailable", headers={"Retry-After": "2"})
 
     async def gone(request: Request, error: Exception) -> JSONResponse:
@@ -146,7 +154,7 @@ Cursor = Annotated[str | None, Query(description="`next_cursor` of the page befo
 Earlier = Annotated[bool, Query(description="Also rows that a retry has written over, and answers inside a pass")]
 
 
-_ARTIFACT_PLACE = (int, str, str, int, bool, int, str, int, int, str)
+_ARTIFACT_PLACE = (int, str, str, int, bool, int, str, int, int, str, str, str)
 """The types of Artifact.sort_key: a page goes on after a place, so that rows which come or go in between lose none."""
 
 
@@ -176,15 +184,18 @@ def decode_cursor(cursor: str | None, *kinds: type) -> list[Any] | None:
 def _health(ready: Callable[[], str]) -> APIRouter:
     router = APIRouter(tags=["health"])
 
+    # Neither takes a turn among the readers: with a store that hangs they would come last.
+    own_turns = anyio.CapacityLimiter(4)
+
     @router.get("/healthz", response_model=answers.Health)
-    def healthz() -> dict[str, str]:
+    async def healthz() -> dict[str, str]:
         """The process is up."""
         return {"status": "ok"}
 
     @router.get("/readyz", response_model=answers.Health, responses=documented("store-unavailable"))
-    def readyz() -> dict[str, str]:
+    async def readyz() -> dict[str, str]:
         """The doors are open and the stores answer."""
-        if why := ready():
+        if why := await anyio.to_thread.run_sync(ready, limiter=own_turns):
             raise Problem("store-unavailable", why)
         return {"status": "ok"}
 
@@ -376,7 +387,7 @@ def _run_routes(router: APIRouter, board: Board, Reading: Any) -> None:
         ] = None,
     ) -> dict[str, Any]:
         """Everything that arrived of one span, its content included."""
-        run = board.run(tenant, run_id)
+        run = board.place(tenant, run_id)
         for trace in run.trace_ids:
             if trace_id in (None, trace) and (found := board.reader.span(tenant, run.run_id, trace, span_id)):
                 logs = board.reader.logs_of_span(tenant, trace, span_id, MOST)
@@ -401,7 +412,7 @@ def _artifact_routes(router: APIRouter, board: Board, Reading: Any) -> None:
         if unknown := sorted(set(kind or ()) - set(ARTIFACT_KINDS)):
             raise Problem("invalid-request", f"kind: {unknown[0]!r} is none of {', '.join(ARTIFACT_KINDS)}")
         after = decode_cursor(cursor, *_ARTIFACT_PLACE)
-        run = board.run(tenant, run_id)
+        run = board.place(tenant, run_id)
         found = board.blackboard(tenant, run, kind)
         listed = _listed(found, earlier)
         listed = [
@@ -421,8 +432,8 @@ def _artifact_routes(router: APIRouter, board: Board, Reading: Any) -> None:
             "next_cursor": encode_cursor(*page[-1].sort_key) if len(listed) > limit else None,
         }
 
-    def find(tenant: Tenant, run_id: str, artifact_id: str) -> tuple[Run, Artifact]:
-        run = board.run(tenant, run_id)
+    def find(tenant: Tenant, run_id: str, artifact_id: str) -> tuple[Place, Artifact]:
+        run = board.place(tenant, run_id)
         artifact = board.blackboard(tenant, run).find(artifact_id)
         if artifact is None:
             raise Problem("not-found")
@@ -474,8 +485,8 @@ def _artifact_routes(router: APIRouter, board: Board, Reading: Any) -> None:
         earlier: Earlier = False,
     ) -> dict[str, Any]:
         """The model calls of the run, or of one pass: `LLM call 1`, `LLM call 2`, … in the order sent."""
-        run = board.run(tenant, run_id)
-        found = board.blackboard(tenant, run, ("llm_prompt", "agent_output"))
+        run = board.place(tenant, run_id)
+        found = board.blackboard(tenant, run, ("llm_prompt", "agent_output"), whole=True)
         outputs = {
             (a.resolved.trace_id, a.resolved.call_span_id or a.resolved.span_id): a.artifact_id
             for a in (*found.replaced, *found.artifacts)
@@ -535,7 +546,7 @@ def _agent_routes(router: APIRouter, board: Board, secret: str, Reading: Any, Wr
         agent_id: Annotated[str | None, Query(description="One agent; '' = the one without a name; none = all")] = None,
     ) -> dict[str, Any]:
         """The tool calls already made in this run, as text for the agent's next prompt."""
-        run = board.run(tenant, run_id)
+        run = board.place(tenant, run_id)
         lines: list[str] = []
         if board.settings.action_ledger:
             artifacts = board.blackboard(tenant, run, ("tool_result",)).artifacts
@@ -545,7 +556,7 @@ def _agent_routes(router: APIRouter, board: Board, secret: str, Reading: Any, Wr
     @router.get("/runs/{run_id}/paths", response_model=answers.Paths, tags=["agent"])
     def paths(run_id: RunId, tenant: Tenant = Reading) -> dict[str, Any]:
         """The tools of each pass in call order: one line a pass, its latest attempt."""
-        run = board.run(tenant, run_id)
+        run = board.place(tenant, run_id)
         found = [
             {
                 "step_id": attempt.step_id,
@@ -555,7 +566,7 @@ def _agent_routes(router: APIRouter, board: Board, secret: str, Reading: Any, Wr
                 "calls": len([row for row in attempt.calls if row.role == "tool_invocation"]),
                 "path": path,
             }
-            for attempt in number(board.resolved(tenant, run)).attempts
+            for attempt in number(board.calls(tenant, run)).attempts
             if not attempt.superseded and (path := tool_path(attempt.calls))
         ]
         return {"run_id": run.run_id, "paths": found}

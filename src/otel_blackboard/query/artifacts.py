@@ -55,6 +55,7 @@ class Artifact:
         return (
             self.attempt.pass_start_ns, self.attempt.step_id, self.attempt.agent_id, self.attempt.pass_seq,
             self.call_seq == 0, self.call_seq, self.kind, self.attempt.attempt, self.resolved.start_ns, self.artifact_id,
+            self.resolved.trace_id, self.resolved.span_id,
         )  # fmt: skip
 
     @property
@@ -119,8 +120,9 @@ def blackboard(
     return board
 
 
-def _recency(artifact: Artifact) -> tuple[int, int, str]:
-    return (artifact.attempt.attempt, artifact.resolved.start_ns, artifact.resolved.span_id)
+def _recency(artifact: Artifact) -> tuple[int, int, str, str]:
+    row = artifact.resolved
+    return (artifact.attempt.attempt, row.start_ns, row.span_id, row.trace_id)
 
 
 def _call_of(row: Resolved) -> str:
@@ -180,7 +182,7 @@ def _merge(records: list[tuple[ArtifactRow, Numbered]]) -> Artifact:
 def _label_prompts(artifacts: Iterable[Artifact]) -> None:
     """PRM-08: the entries of each attempt in the order sent."""
     counts: Counter[int] = Counter()
-    for artifact in sorted(artifacts, key=lambda artifact: artifact.call_seq):
+    for artifact in sorted(artifacts, key=lambda artifact: artifact.sort_key):
         if artifact.kind == "llm_prompt":
             counts[id(artifact.attempt)] += 1
             artifact.label = f"LLM call {counts[id(artifact.attempt)]}"

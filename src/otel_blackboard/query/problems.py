@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
+import anyio
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 MEDIA_TYPE = "application/problem+json"
 
@@ -69,6 +72,28 @@ def install(app: FastAPI) -> None:
     async def _http(request: Request, error: HTTPException) -> JSONResponse:
         name = _OF_STATUS.get(error.status_code, "internal" if error.status_code >= 500 else "invalid-request")
         return answer(name, headers=dict(error.headers or {}))
+
+
+class Patience:
+    """Answers 503 to a request that was not answered in time: with a store that hangs, readers wait for each other's turn."""
+
+    def __init__(self, app: ASGIApp, seconds: float) -> None:
+        self._app, self._seconds = app, seconds
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        with anyio.move_on_after(self._seconds) as waiting:
+
+            async def begin(message: Message) -> None:
+                waiting.deadline = math.inf  # how long a client takes to read is its own business
+                await send(message)
+
+            await self._app(scope, receive, begin)
+        if waiting.cancelled_caught:
+            late = answer("store-unavailable", "No answer in time.", {"Retry-After": "2"})
+            await late(scope, receive, send)
 
 
 def documented(*names: str) -> dict[int | str, dict[str, Any]]:

@@ -9,7 +9,7 @@ import orjson
 
 from otel_blackboard.processor.values import CONTENT, parsed
 from otel_blackboard.query.artifacts import Artifact, describe, requested_calls
-from otel_blackboard.query.board import Board, usage_of
+from otel_blackboard.query.board import Board, Place, usage_of
 from otel_blackboard.query.runs import Run
 from otel_blackboard.query.times import duration_ms, rfc3339
 from otel_blackboard.records import Body, LogLight, Resolved, Tenant
@@ -79,7 +79,7 @@ def shown_timeline_span(row: Resolved, parent: str | None, numbered: Any) -> dic
     }
 
 
-def shown_artifact(board: Board, tenant: Tenant, run: Run, artifact: Artifact) -> dict[str, Any]:
+def shown_artifact(board: Board, tenant: Tenant, run: Place, artifact: Artifact) -> dict[str, Any]:
     described = describe(artifact, tenant, run.run_id, board.settings.characters_per_token)
     return described | {
         "summary": described["summary"][: board.settings.summary_characters],
@@ -91,7 +91,7 @@ def shown_artifact(board: Board, tenant: Tenant, run: Run, artifact: Artifact) -
 def shown_prompt(
     board: Board,
     tenant: Tenant,
-    run: Run,
+    run: Place,
     artifact: Artifact,
     outputs: dict[tuple[str, str], str],
     billed: dict[tuple[str, str], Resolved],

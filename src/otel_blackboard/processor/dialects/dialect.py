@@ -40,8 +40,8 @@ class Dialect:
     pointers `input_ref` …) → attribute keys in order. A key that ends in '.*' is a flattened family."""
     labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Label of records.Light.labels → attribute keys in order."""
-    ignore: Callable[[Span, str, Value], bool] = lambda span, fact, value: False
-    """Whether a value that a key offers for a fact must not be taken (a framework's name as provider …)."""
+    ignore: Mapping[str, Callable[[Span, Value], bool]] = field(default_factory=dict)
+    """Fact → whether a value that a key offers for it must not be taken (a framework's name as provider …)."""
     event: Callable[[Event], list[Part]] = lambda event: []
     """The content of one span event."""
     log: Callable[[LogRecord, str], list[Part]] = lambda record, event_name: []

@@ -57,13 +57,13 @@ _ANSWERED = ("gen_ai.system", "gen_ai.provider.name", "gen_ai.usage.input_tokens
 """With a model, any of these makes a model call."""
 
 
-def _ignore(span: Span, fact: str, value: Value) -> bool:
-    if fact == "provider":
-        return value in FRAMEWORKS
-    if fact == "conversation_id":
-        # Microsoft's Agent Framework puts the previous response id there: another value with every call.
-        return span.scope.name == "agent_framework" and isinstance(value, str) and value.startswith("resp_")
-    return False
+def _names_framework(span: Span, value: Value) -> bool:
+    return isinstance(value, str) and value in FRAMEWORKS
+
+
+def _is_previous_response(span: Span, value: Value) -> bool:
+    """Microsoft's Agent Framework puts the previous response id there: another value with every call."""
+    return span.scope.name == "agent_framework" and isinstance(value, str) and value.startswith("resp_")
 
 
 _DETAIL_PARTS = (
@@ -169,7 +169,7 @@ DIALECT = Dialect(
         "guard_type": ("gen_ai.guardrail.policy.id",),
         "guard_result": ("gen_ai.guardrail.result.type",),
     },
-    ignore=_ignore,
+    ignore={"provider": _names_framework, "conversation_id": _is_previous_response},
     event=_event,
     log=_log,
 )
