@@ -15,7 +15,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import NamedTuple
 
-from bench import Cell, Table, ingest, payload, peers, percentile, reads, stages
+from bench import Cell, Table, ingest, payload, peers, percentile, reads, stages, workers
 from bench.processes import memory_mib
 from bench.sending import Load, send
 from tests.running_service import RunningService
@@ -73,6 +73,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         _service(options.sizes, report)
     if options.only is None or "long" in options.only:
         _long_run(options.sizes, report)
+    if options.only is None or "workers" in options.only:
+        report.show(*workers.table(options.sizes.requests))
     if options.peers:
         table, ratios = peers.compare(options.sizes.peers)
         report.show(*table)
@@ -186,7 +188,9 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     size.add_argument("--quick", **add, const=QUICK, help="about a minute: up to 35,000 spans")
     size.add_argument("--full", **add, const=FULL, help="as the budgets say: 1,000,000 spans, one run of 50,000")
     parser.set_defaults(sizes=USUAL)
-    parser.add_argument("--only", nargs="*", choices=("service", "long"), help="these parts; none: the peers alone")
+    parser.add_argument(
+        "--only", nargs="*", choices=("service", "long", "workers"), help="these parts; none: the peers alone"
+    )
     parser.add_argument("--peers", action="store_true", help="the peers too (bench/peers.py)")
     parser.add_argument("--markdown", action="store_true", help="tables as Markdown, for docs/")
     parser.add_argument("--json", type=Path, help="also write the figures there")

@@ -33,9 +33,13 @@ def measured(work: Callable[[], object]) -> Measured:
     return Measured(seconds, cpu_seconds() - cpu, cores, busiest)
 
 
-def cpu_seconds() -> float:
-    """User and system time so far of every process started by this one, or by those, that still runs."""
-    return sum(_cpu(Path(f"/proc/{pid}/stat")) for pid in _started())
+def cpu_seconds(command: str = "") -> float:
+    """User and system time so far of every process started by this one, or by those, that still runs.
+
+    `command`: only of those whose command line holds it.
+    """
+    found = [Path(f"/proc/{pid}") for pid in _started()]
+    return sum(_cpu(each / "stat") for each in found if not command or command in _command(each))
 
 
 def memory_mib(key: str = "VmRSS") -> float:
@@ -75,6 +79,10 @@ def _threads() -> dict[Path, float]:
     """Thread → its CPU seconds."""
     tasks = [task for pid in _started() for task in Path(f"/proc/{pid}/task").iterdir()]
     return {task: _cpu(task / "stat") for task in tasks}
+
+
+def _command(process: Path) -> str:
+    return (process / "cmdline").read_text().replace("\0", " ")
 
 
 def _cpu(stat: Path) -> float:

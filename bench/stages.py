@@ -25,17 +25,19 @@ from bench import payload
 
 STAGES = ("decode", "map", "bodies", "encode", "insert", "read-back", "resolve", "flush, all else")
 
+_PREPARATION, _FLUSH = "otel_blackboard.exporter.preparation", "otel_blackboard.exporter.flush"
 # (module, name in it): stage. `Class.method` for methods.
 _WRAPPED = {
-    ("otel_blackboard.exporter.flush", "read_span"): "map",
-    ("otel_blackboard.exporter.flush", "pack"): "bodies",
-    ("otel_blackboard.exporter.flush", "write_packs"): "bodies",
-    ("otel_blackboard.exporter.flush", "column_values"): "encode",
-    ("otel_blackboard.exporter.flush", "_span_values"): "encode",
-    ("otel_blackboard.exporter.flush", "_tenants"): "encode",
-    ("otel_blackboard.exporter.flush", "insert"): "insert",
-    ("otel_blackboard.exporter.flush", "Exporter._read_back"): "read-back",
-    ("otel_blackboard.exporter.flush", "Exporter._resolve"): "resolve",
+    (_PREPARATION, "read_span"): "map",
+    (_PREPARATION, "compress"): "bodies",
+    (_FLUSH, "pack"): "bodies",
+    (_FLUSH, "write_packs"): "bodies",
+    (_FLUSH, "column_values"): "encode",
+    (_FLUSH, "_row_values"): "encode",
+    (_FLUSH, "_tenants"): "encode",
+    (_FLUSH, "insert"): "insert",
+    (_FLUSH, "Exporter._read_back"): "read-back",
+    (_FLUSH, "Exporter._resolve"): "resolve",
 }
 _A_FLUSH = 4
 """Requests of 512 spans that one flush takes (8 MiB)."""
@@ -64,9 +66,9 @@ def pipeline(bodies: Sequence[bytes]) -> dict[str, float]:
 
     def flush(some: Sequence[bytes]) -> None:
         with clock("decode"):
-            spans = [span for body in some for span in admit(decode_traces(body), None, Tenant("", ""))[0].spans]
+            arrivals = [admit(decode_traces(body), None, Tenant("", ""))[0] for body in some]
         with clock("flush, all else"):
-            stores.exporter.flush(spans, [])
+            stores.exporter.commit([stores.exporter.prepare(arrival.spans, []) for arrival in arrivals])
 
     with tempfile.TemporaryDirectory() as folder, open_stores(Settings(data=Path(folder))) as stores:
         stores.exporter._pool.shutdown()

@@ -57,6 +57,9 @@ def test_the_bench_measures_a_real_service_and_prints_its_figures(tmp_path: Path
     assert all(float(figure) > 0 for row in reads[:-1] for figure in row[at_rest].split(" / "))
     long = figures("One run of 200 spans in 2 requests, against 2 runs of 100", "CPU s")
     assert long["ratio"] > 0
+    workers = next(rows for title, rows in tables.items() if title.startswith("Workers over the wire"))
+    assert [row["workers"] for row in workers] == ["1", "2"]
+    assert all(figure > 0 for row in workers for name, figure in row.items() if name != "workers")
     assert {row[""] for row in tables["Budgets"]} <= {"met", "missed"}
     assert not list(tmp_path.glob("blackboard-bench-*")), "the bench left its folder behind"
 
