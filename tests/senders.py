@@ -20,7 +20,7 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
 from otel_blackboard.records import LogRecord, Span
-from tests.otlp import logs_request, traces_request
+from tests.otlp import protobuf
 from tests.running_service import RunningService
 from tests.spans import DETAILS, START, Trace
 
@@ -189,13 +189,13 @@ class Sender:
         for place in range(passes):
             spans, logs, bodies = self._pass(trace, root, place + 1)
             late: dict[tuple[str, str, str], bytes] = {key: bodies.pop(key) for key in list(bodies) if key[2] == "log"}
-            records = Sending("logs", logs_request(logs), told, [], logs, late)
+            records = Sending("logs", protobuf([*logs]), told, [], logs, late)
             if logs and chance.random() < 0.3:  # the log record may come before its span
                 yield records
                 logs = []
             if place == told.root_with:
                 spans.append(root)
-            yield Sending("traces", traces_request(spans), told, spans, [], bodies)
+            yield Sending("traces", protobuf([*spans]), told, spans, [], bodies)
             if logs:
                 yield records
 

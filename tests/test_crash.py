@@ -52,8 +52,8 @@ def shown_once(running: RunningService, load: Load) -> None:
 
 def has_sums(run: dict[str, Any], told: Told) -> None:
     found = (
-        run["error"], run["status"], run["span_count"], run["counts"], run["usage"]["input_tokens"], run["usage"]["output_tokens"],
-        run["trace_ids"], run["agents"],
+        run["error"], run["status"], run["span_count"], run["counts"], run["usage"]["input_tokens"],
+        run["usage"]["output_tokens"], run["trace_ids"], run["agents"],
     )  # fmt: skip
     sums = (len(told.spans), told.counts, told.usage("input_tokens"), told.usage("output_tokens"))
     assert found == (None, "complete", *sums, [told.trace.trace_id], ["planner"]), told.run_id
@@ -64,7 +64,9 @@ def shown_whole(running: RunningService, told: Told) -> None:
     run = f"/runs/{told.run_id}"
     has_sums(running.get(run), told)
     timeline = running.get(f"{run}/timeline", limit=1000)
-    spans = [(s["span_id"], s["role"], s["step_id"] if s["pass_seq"] else None, s["pass_seq"]) for s in timeline["spans"]]
+    spans = [
+        (s["span_id"], s["role"], s["step_id"] if s["pass_seq"] else None, s["pass_seq"]) for s in timeline["spans"]
+    ]
     assert sorted(spans, key=str) == sorted((_place(span) for span in told.spans), key=str), told.run_id
     known = {span.span_id for span in told.spans}
     loose = [record.event_name for record in told.logs if record.span_id not in known]
@@ -86,7 +88,9 @@ def shown_whole(running: RunningService, told: Told) -> None:
 
 def _place(span: Span) -> tuple[str, str, str | None, int | None]:
     number = pass_of(span)
-    return (span.span_id, role_of(span), "step_planner", number) if number else (span.span_id, role_of(span), None, None)
+    return (
+        (span.span_id, role_of(span), "step_planner", number) if number else (span.span_id, role_of(span), None, None)
+    )
 
 
 # ----------------------------------------------------------------------------------------------- what lies in the stores
@@ -126,7 +130,9 @@ def stored_once(stores: Stores, load: Load) -> None:
     finally:
         client.close()
     bodies = {
-        (told.trace.trace_id, *key): hashlib.sha256(body).hexdigest() for told in load.told for key, body in told.bodies.items()
+        (told.trace.trace_id, *key): hashlib.sha256(body).hexdigest()
+        for told in load.told
+        for key, body in told.bodies.items()
     }
     held = {row[:4]: read_bodies_text(row[4])[0].sha256 for row in artifacts if row[4]}
     assert held == bodies
@@ -156,7 +162,12 @@ def packs_are_whole(stores: Stores, named: Sequence[Body], traces: set[str]) -> 
         root = stores.settings.data / "bodies"
         unlisted = {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()} - set(listed)
         assert {path.split("/")[0] for path in unlisted} <= {".incoming"}
-        assert {path.name.split("-")[0] for path in stores.settings.data.iterdir()} <= {"rows", "bodies", "token", "service"}
+        assert {path.name.split("-")[0] for path in stores.settings.data.iterdir()} <= {
+            "rows",
+            "bodies",
+            "token",
+            "service",
+        }
         assert len(list(stores.settings.data.glob("token-secret*"))) == 1
     else:
         assert isinstance(stores.bodies, S3Store)

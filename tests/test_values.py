@@ -177,7 +177,7 @@ def test_attributes_as_json_lose_nothing(attributes: dict[str, Any]) -> None:
 def test_content_leaves_as_the_bytes_received(text: str, data: bytes) -> None:
     assert content_bytes(text) == (text.encode(), "text")
     assert content_bytes(data) == (data, "bytes")
-    assert content_bytes(InvalidText(data)) == (data, "bytes")
+    assert content_bytes(InvalidText(data)) == (data, "not-text")
 
 
 # ------------------------------------------------------------------------------------------------------------- counts

@@ -133,7 +133,7 @@ class Body:
 
     A list of frames, so that a prompt can later be stored as a difference to the one before it.
     encoding: 'text' (UTF-8), 'json' (a structured value as compact JSON), 'pairs' (a flattened family as JSON
-    [key, value] pairs) or 'bytes'.
+    [key, value] pairs), 'bytes', or 'not-text' (a string that is not UTF-8).
     """
 
     field: str

@@ -11,6 +11,7 @@ import base64
 import binascii
 import json
 import math
+import re
 from typing import Any
 
 import orjson
@@ -132,12 +133,8 @@ def _parse(body: bytes, wanted: str) -> dict[str, Any]:
     """The top-level object. Raises DecodeError."""
     try:
         request = orjson.loads(body)
-    except orjson.JSONDecodeError as error:
-        # JavaScript cuts text in the middle of an emoji and writes the half that is left as "\ud83d": JSON in form,
-        # and no reason to lose a request.
-        if "surrogate in string" not in error.msg:
-            raise DecodeError(_why(error)) from None
-        request = _parse_with_surrogates(body)
+    except orjson.JSONDecodeError:
+        request = _parse_leniently(body)
     if not isinstance(request, dict):
         raise DecodeError("the body is not an OTLP request: a JSON object was expected")
     request = _camel(request)
@@ -148,37 +145,97 @@ def _parse(body: bytes, wanted: str) -> dict[str, Any]:
     return request
 
 
-def _why(error: orjson.JSONDecodeError) -> str:
-    """What is wrong with the text, without any of it."""
-    if "depth" in error.msg or "recursion" in error.msg.lower():
-        return "the JSON is nested too deeply"
-    if "UTF-8" in error.msg and "BOM" not in error.msg:
-        return "the JSON is not UTF-8"
-    return f"the body is not JSON (line {error.lineno}, column {error.colno})"
+# ---- what orjson refuses with the whole document, though it spoils one value of it ----
+# Text that is not UTF-8 or ends in half an emoji (JavaScript writes "\ud83d" for one cut in the middle), raw control
+# characters, NaN and Infinity as many senders write them, numbers of thousands of digits, values nested without end.
 
 
-def _parse_with_surrogates(body: bytes) -> Any:
+def _long_number(digits: str) -> int | str:
+    """Python reads no number of more than 4,300 digits."""
+    return int(digits) if len(digits) < 4_000 else digits
+
+
+_LENIENT = json.JSONDecoder(strict=False, parse_int=_long_number)
+
+_DEEPEST_JSON = 450
+"""Levels of the document that are read. A value of DEEPEST_LEVEL levels stands on fewer than 420: four for each."""
+
+_MOST_BRACKETS = 4_000_000
+"""Of a document that is nested deeper: each costs a microsecond to look at."""
+
+_MARKS = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[\[\]{}]', re.DOTALL)
+"""Strings, the last one even where it is cut (or each quote in it would be tried anew), and brackets."""
+
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+
+
+def _parse_leniently(body: bytes) -> Any:
+    """The document with InvalidText for what is no text. Raises DecodeError."""
     try:
-        return _without_surrogates(json.loads(body.decode("utf-8")))
-    except RecursionError:
-        raise DecodeError("the JSON is nested too deeply") from None
-    except ValueError:
-        raise DecodeError("the body is not JSON") from None
-
-
-def _without_surrogates(node: Any) -> Any:
-    """The same with InvalidText for every text, as value or key, that holds a lone surrogate."""
-    if isinstance(node, str):
+        text, errors = body.decode(), "surrogatepass"
+    except UnicodeDecodeError:
+        text, errors = body.decode("utf-8", "surrogateescape"), "surrogateescape"
+    try:
         try:
-            node.encode()
-        except UnicodeEncodeError:
-            return InvalidText(node.encode("utf-8", "surrogatepass"))
-        return node
+            document = _LENIENT.decode(text)
+        except RecursionError:
+            if sum(map(text.count, "[{")) > _MOST_BRACKETS:
+                raise DecodeError("the JSON is nested too deeply") from None
+            document = _LENIENT.decode(_shallow(text))
+    except json.JSONDecodeError as error:
+        raise DecodeError(f"the body is not JSON (line {error.lineno}, column {error.colno})") from None
+    return _marked(document, errors) if errors == "surrogateescape" or _SURROGATE.search(body) else document
+
+
+def _shallow(text: str) -> str:
+    """The JSON text with null for everything below the deepest level that is read."""
+    pieces: list[str] = []
+    depth = start = 0
+    for match in _MARKS.finditer(text):
+        mark = text[match.start()]
+        if mark in "[{":
+            depth += 1
+            if depth == _DEEPEST_JSON + 1:
+                pieces.append(text[start : match.start()])
+        elif mark in "]}":
+            if depth == _DEEPEST_JSON + 1:
+                pieces.append("null")
+                start = match.end()
+            depth -= 1
+    # What never comes up again is no JSON, and stays none.
+    return "".join(pieces) if depth > _DEEPEST_JSON else "".join((*pieces, text[start:]))
+
+
+def _marked(node: Any, errors: str) -> Any:
+    """The same with InvalidText for every text, as value or key, that no UTF-8 can say."""
+    if isinstance(node, str):
+        return node if _is_text(node) else InvalidText(_raw(node, errors))
     if isinstance(node, list):
-        return [_without_surrogates(item) for item in node]
-    if isinstance(node, dict):
-        return {_without_surrogates(key): _without_surrogates(value) for key, value in node.items()}
+        for place, item in enumerate(node):
+            node[place] = _marked(item, errors)
+    elif isinstance(node, dict):
+        for key in [key for key in node if not _is_text(key)]:
+            # Its place in the order is lost; no field has such a name.
+            node[_marked(key, errors)] = node.pop(key)
+        for key, value in node.items():
+            node[key] = _marked(value, errors)
     return node
+
+
+def _is_text(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _raw(text: str, errors: str) -> bytes:
+    """Bytes that were not UTF-8 as they came, surrogates that JSON spells as UTF-8 would write them."""
+    try:
+        return text.encode("utf-8", errors)
+    except UnicodeEncodeError:  # both in one text: a byte looks like a surrogate of the lower half
+        return b"".join(_raw(each, errors if "\udc80" <= each <= "\udcff" else "surrogatepass") for each in text)
 
 
 def _camel(node: dict[str, Any]) -> dict[str, Any]:

@@ -264,7 +264,7 @@ def _characters(contents: list[Content]) -> int:
 def _content_type(content: Content, is_json: bool) -> str:
     if content.encoding in ("json", "pairs") or (content.encoding == "text" and is_json):
         return "application/json"
-    return "application/octet-stream" if content.encoding == "bytes" else "text/plain; charset=utf-8"
+    return "text/plain; charset=utf-8" if content.encoding == "text" else "application/octet-stream"
 
 
 def _is_json(data: bytes) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -96,9 +97,7 @@ def parts_of(attributes: Attributes, families: dict[str, Value], table: Table) -
     found: dict[str, Part] = {}
     for meaning, keys in table:
         for key, _ in keys:
-            value = attributes.get(key)
-            if value is None and key in families:
-                value = families[key]
+            value = families.get(key) if key[-2:] == ".*" else attributes.get(key)
             if value is not None and value != "":
                 found[meaning] = Part(meaning, key, value)
                 break
@@ -128,10 +127,14 @@ def write_attributes(attributes: Attributes, shape: Shape, families: dict[str, V
         for key, value in attributes.items():
             if not (name := content_rules.family(key)):
                 kept[key] = value
-            elif name not in kept:
+                continue
+            place = name
+            while place in attributes:  # a key of the sender's
+                place += "*"
+            if place not in kept:
                 index = contents.value(name, families[name])
                 contents.items[index].encoding = "pairs"
-                kept[name] = _pointer(index)
+                kept[place] = _pointer(index)
     else:
         kept = attributes.copy()
     for key in shape.content:
@@ -147,7 +150,8 @@ def write_attributes(attributes: Attributes, shape: Shape, families: dict[str, V
         if value.__class__ is orjson.Fragment:
             written[key] = value
         elif value is not None and is_large(value):
-            written[key] = _pointer(contents.value(key, value))
+            (name,) = plain({key: None})
+            written[name] = _pointer(contents.value(_field(key), value))
         else:
             written.update(plain({key: value}))
     return orjson.dumps(written).decode()
@@ -165,6 +169,16 @@ def _pointer(index: int) -> orjson.Fragment:
 
 
 _SAID_BY_JSON = frozenset((str, int, float, bool, type(None), orjson.Fragment))
+
+_OTHER_FIELDS = re.compile(
+    r"name|status_message|error|body|(?:events|resource|scope|attributes)\..*|(?:.*\.)?\*", re.DOTALL
+)
+"""Fields that are not an attribute of the span or record itself."""
+
+
+def _field(key: str) -> str:
+    """The field of an attribute: its key, unless a field of another meaning is called so."""
+    return "attributes." + key if _OTHER_FIELDS.fullmatch(key) else key
 
 
 def is_large(value: Value) -> bool:
@@ -189,7 +203,8 @@ def write_events(events: list[Event], contents: Contents) -> str:
         for key, value in event.attributes.items():
             content = content_rules.is_content(key) or (genai and key in content_rules.EVENT_KEYS)
             if value is not None and (content or is_large(value)):
-                kept[key] = {CONTENT: contents.value(f"events.{place}.{key}", value)}
+                (name,) = plain({key: None})
+                kept[name] = {CONTENT: contents.value(f"events.{place}.{_field(key)}", value)}
             else:
                 kept.update(plain({key: value}))
         row = {"time_ns": event.time_ns, "name": event.name, "attributes": kept}

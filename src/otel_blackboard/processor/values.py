@@ -61,7 +61,7 @@ def content_bytes(value: Value) -> tuple[bytes, str]:
     if isinstance(value, str):
         return value.encode(), "text"
     if isinstance(value, bytes):
-        return bytes(value), "bytes"
+        return bytes(value), "not-text" if isinstance(value, InvalidText) else "bytes"
     return to_json(value).encode(), "json"
 
 
@@ -153,7 +153,7 @@ def _compact_token(match: re.Match[str]) -> str:
 def sorted_keys(text: str) -> str:
     """JSON text in one canonical form: equal where two JSON texts say the same."""
     if not _LONG_NUMBER.search(text):
-        with contextlib.suppress(ValueError, RecursionError):
+        with contextlib.suppress(ValueError, TypeError):  # not JSON as orjson reads it; deeper than it writes
             return orjson.dumps(orjson.loads(text), option=orjson.OPT_SORT_KEYS).decode()
     try:
         return _SORTING.encode(_STRICT.decode(text))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -270,9 +270,9 @@ def _content_type(artifact: Artifact) -> str | None:
 _DEEPEST = 64
 
 
-def _shallow(text: str) -> Any:
-    """Arguments as what they say; as their text where they nest deeper than an answer can carry."""
-    if text.count("[") + text.count("{") > _DEEPEST and _depth(text) > _DEEPEST:
+def _shallow(text: str, deepest: int = _DEEPEST) -> Any:
+    """JSON text as what it says; as its text where it nests deeper than an answer can carry."""
+    if text.count("[") + text.count("{") > deepest and _depth(text) > deepest:
         return text
     return parsed(text)
 
@@ -334,7 +334,7 @@ def assemble(artifact: Artifact, contents: Sequence[bytes]) -> bytes:
         return rebuilt_prompt(artifact, contents)
     if len(contents) == 1:
         return contents[0]
-    return orjson.dumps([_value(content) for content in contents])
+    return _written(lambda value: [value(content) for content in contents])
 
 
 _PARTS_OF_PROMPT = {
@@ -348,11 +348,14 @@ _PARTS_OF_PROMPT = {
 
 def rebuilt_prompt(artifact: Artifact, contents: Sequence[bytes]) -> bytes:
     """A request made from message attributes or events (PRM-10): `{model, system?, messages, tools?}`, never exact."""
+    return _written(lambda value: _prompt(artifact, [value(content) for content in contents]))
+
+
+def _prompt(artifact: Artifact, values: Sequence[Any]) -> dict[str, Any]:
     prompt: dict[str, Any] = {"model": artifact.resolved.model or None}
     messages: list[Any] = []
-    roles = artifact.log_roles or ("",) * len(contents)
-    for body, content, role in zip(artifact.bodies, contents, roles, strict=True):
-        value = _value(content)
+    roles = artifact.log_roles or ("",) * len(values)
+    for body, value, role in zip(artifact.bodies, values, roles, strict=True):
         field = body.field.split(".", 2)[-1] if body.field.startswith("events.") else body.field
         name = _PARTS_OF_PROMPT.get(field)
         if field.endswith(".*") and body.encoding == "pairs":
@@ -366,11 +369,19 @@ def rebuilt_prompt(artifact: Artifact, contents: Sequence[bytes]) -> bytes:
         else:
             messages.append({"role": role or "user", "content": value})
     prompt["messages"] = messages
-    return orjson.dumps(prompt)
+    return prompt
 
 
-def _value(content: bytes) -> Any:
-    return parsed(content.decode(errors="replace"))
+_DEEPEST_WRITTEN = 200
+"""Levels of one value in a body: orjson reads 1,024 and writes 254, and some stand around the value."""
+
+
+def _written(build: Callable[[Callable[[bytes], Any]], Any]) -> bytes:
+    """What `build` makes of contents, as JSON. A value that is nested deeper than can be written stands as its text."""
+    try:
+        return orjson.dumps(build(lambda content: parsed(content.decode(errors="replace"))))
+    except orjson.JSONEncodeError:
+        return orjson.dumps(build(lambda content: _shallow(content.decode(errors="replace"), _DEEPEST_WRITTEN)))
 
 
 def requested_calls(resolved: Resolved) -> list[dict[str, Any]]:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import base64
 from typing import Any
 
 import orjson
 
-from otel_blackboard.processor.values import CONTENT, parsed
+from otel_blackboard.processor.values import CONTENT, plain
 from otel_blackboard.query.artifacts import Artifact, describe, requested_calls
 from otel_blackboard.query.board import Board, Place, usage_of
 from otel_blackboard.query.runs import Run
 from otel_blackboard.query.times import duration_ms, rfc3339
-from otel_blackboard.records import Body, LogLight, Resolved, Tenant
+from otel_blackboard.records import Body, InvalidText, LogLight, Resolved, Tenant
 
 
 def shown_run(run: Run) -> dict[str, Any]:
@@ -192,6 +191,6 @@ def _pointer(value: Any, count: int) -> int | None:
 def _content_value(body: Body, data: bytes) -> Any:
     if body.encoding == "text":
         return data.decode(errors="replace")
-    if body.encoding == "bytes":
-        return {"$bytes": base64.b64encode(data).decode()}
-    return parsed(data.decode(errors="replace"))
+    if body.encoding in ("bytes", "not-text"):
+        return plain(data if body.encoding == "bytes" else InvalidText(data))
+    return orjson.loads(data)

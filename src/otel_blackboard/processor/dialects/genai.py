@@ -58,7 +58,7 @@ _ANSWERED = ("gen_ai.system", "gen_ai.provider.name", "gen_ai.usage.input_tokens
 
 
 def _names_framework(span: Span, value: Value) -> bool:
-    return isinstance(value, str) and value in FRAMEWORKS
+    return first_text(value) in FRAMEWORKS
 
 
 def _is_previous_response(span: Span, value: Value) -> bool:
