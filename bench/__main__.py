@@ -185,7 +185,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     size = parser.add_mutually_exclusive_group()
     add = {"action": "store_const", "dest": "sizes"}
     size.add_argument("--tiny", **add, const=TINY, help="as its test runs it: the figures mean nothing")
-    size.add_argument("--quick", **add, const=QUICK, help="about a minute: up to 35,000 spans")
+    size.add_argument("--quick", **add, const=QUICK, help="a minute or two: up to 35,000 spans")
     size.add_argument("--full", **add, const=FULL, help="as the budgets say: 1,000,000 spans, one run of 50,000")
     parser.set_defaults(sizes=USUAL)
     parser.add_argument(

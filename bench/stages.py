@@ -40,7 +40,7 @@ _WRAPPED = {
     (_FLUSH, "Exporter._resolve"): "resolve",
 }
 _A_FLUSH = 4
-"""Requests of 512 spans that one flush takes (8 MiB)."""
+"""Requests that one flush takes when four senders wait for their answers."""
 
 T = TypeVar("T")
 R = TypeVar("R")
