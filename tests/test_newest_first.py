@@ -64,6 +64,7 @@ def test_the_newest_hits_of_a_search_are_those_of_all_hits(
             if version == 0 or rnd.random() < 0.6:
                 spans.append(made)
         embedded_project.store(spans)
+        embedded_project.store(spans[:3])  # sent again
     found = embedded_project.stores.reader.search
     for words in (["harbour"], ["tides"], ["tides", "harbour"], ["none"]):
         monkeypatch.setattr(reader, "_SPARE_CANDIDATES", 10_000)

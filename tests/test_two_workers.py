@@ -164,6 +164,9 @@ class FakeExporter:
     def prepare(self, spans: Sequence[tuple[Tenant, Span]], logs: Sequence[Any]) -> Prepared:
         return prepare(spans, logs, frozenset())
 
+    def derive_due(self) -> None:
+        pass
+
     def commit(self, prepared: Sequence[Prepared]) -> None:
         names = [reading.light.name for some in prepared for _, reading in some.spans]
         if "down" in names:

@@ -49,6 +49,8 @@ class Flusher(Protocol):
 
     def commit(self, prepared: Sequence[Prepared]) -> None: ...
 
+    def derive_due(self) -> float | None: ...
+
 
 class GroupCommit:
     def __init__(self, exporter: Flusher, settings: Settings) -> None:
@@ -106,11 +108,13 @@ class GroupCommit:
         return False
 
     def _run(self) -> None:
+        due_in: float | None = 0.0  # first what a process before this one left behind
         while True:
             with self._changed:
                 while not self._waiting and not self._closing:
-                    self._changed.wait()
-                if not self._waiting:
+                    if not self._changed.wait(due_in):
+                        break
+                if self._closing and not self._waiting:
                     return
                 self._writing = self._take()
             if self._writing:
@@ -118,6 +122,7 @@ class GroupCommit:
             with self._changed:
                 self._bytes -= sum(each.held for each in self._writing)
                 self._writing = []
+            due_in = self._exporter.derive_due()
 
     def _take(self) -> list[Waiting]:
         """The next flush: of what nobody has taken back, the oldest, at least one and no more than fits."""

@@ -193,12 +193,13 @@ def migrate(client: Client) -> None:
 
 
 def insert(client: Client, table: str, columns: Sequence[Column], values: Sequence[Sequence[Any]]) -> None:
-    """One block, column by column. Types are given, so that no DESCRIBE goes first."""
+    """One block, column by column. Types are given, so that no DESCRIBE goes first; words are sent as text, for the engine
+    makes their dictionaries faster than the client."""
     client.insert(
         table,
         values,
         column_names=[column.name for column in columns],
-        column_type_names=[column.type for column in columns],
+        column_type_names=[column.type.replace("LowCardinality(String)", "String") for column in columns],
         column_oriented=True,
     )
 

@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, date, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from clickhouse_connect.driver.client import Client
 from clickhouse_connect.driver.exceptions import ClickHouseError, DataError
@@ -22,6 +22,7 @@ from otel_blackboard.config import Settings
 from otel_blackboard.exporter.bodies import BodyError, BodyStore
 from otel_blackboard.exporter.clickhouse import MOST_IDS, StoreError, chunks, connect, insert
 from otel_blackboard.exporter.faults import fault
+from otel_blackboard.exporter.large_traces import LargeTraces
 from otel_blackboard.exporter.packs import pack, write_packs
 from otel_blackboard.exporter.preparation import Prepared, prepare
 from otel_blackboard.exporter.tables import (
@@ -33,7 +34,7 @@ from otel_blackboard.exporter.tables import (
     names,
     read_records,
 )
-from otel_blackboard.exporter.trace_cache import CachedTrace, TraceCache
+from otel_blackboard.exporter.trace_cache import CachedTrace, TraceCache, TraceKey
 from otel_blackboard.failures import log_failure
 from otel_blackboard.processor.reading import LogReading, SpanReading
 from otel_blackboard.processor.tree import READER_VERSION, resolve
@@ -77,10 +78,13 @@ class Exporter:
         self._settings, self._bodies, self._clock_ns, self._alone = settings, bodies, clock_ns, alone
         self._captured = captured_kinds(settings)
         self._clients: dict[str, Client] = {
-            role: connect(settings) for role in ("spans", "logs", "artifacts", "resolved", "run_parts", "read")
+            role: connect(settings)
+            for role in ("spans", "logs", "artifacts", "resolved", "run_parts", "deriving", "read")
         }
         self._pool = ThreadPoolExecutor(max_workers=8, thread_name_prefix="flush")
         self._cache = TraceCache()
+        self._large = LargeTraces()
+        self._take_over_at: float | None = 0.0
         self.derivation_failures = 0
 
     def close(self) -> None:
@@ -186,13 +190,83 @@ class Exporter:
         for tenant, log_reading in logs:
             if log_reading.light.trace_id:
                 touched[tenant].setdefault(log_reading.light.trace_id, ([], []))[1].append(log_reading.light)
-        while touched:
-            versions = self._write_derived(touched, today)
-            touched = {} if self._alone else self._overtaken(versions)
+        resting: dict[Tenant, _Touched] = defaultdict(dict)
+        for tenant, traces in touched.items():
+            for trace_id in [trace_id for trace_id in traces if self._large.rests((tenant, trace_id))]:
+                resting[tenant][trace_id] = traces.pop(trace_id)
+        if resting:
+            _finish([self._mark(resting)])
+        self._derive_now({tenant: traces for tenant, traces in touched.items() if traces}, today)
 
-    def _write_derived(self, touched: Mapping[Tenant, _Touched], today: date) -> dict[Tenant, dict[str, int]]:
+    def _mark(self, resting: Mapping[Tenant, _Touched]) -> Future[None]:
+        """Notes in the store that these have spans which are not derived yet: with every flush, for another worker may
+        have taken back the mark before."""
+        keys = [(tenant, trace_id) for tenant, traces in resting.items() for trace_id in traces]
+        for tenant, traces in resting.items():
+            for trace_id, (lights, log_lights) in traces.items():
+                if trace := self._cache.get((tenant, trace_id)):
+                    trace.put_all(lights, log_lights)
+                    self._cache.put((tenant, trace_id), trace)
+        columns = [column for column in TABLES["deriving"] if column.name != "version"]
+        values = [*_tenants(keys), [trace_id for _, trace_id in keys], [0] * len(keys)]
+        return self._pool.submit(insert, self._clients["deriving"], "deriving", columns, values)
+
+    def _unmark(self, seen: Sequence[tuple[TraceKey, int]]) -> Future[None]:
+        """`seen`: traces that are derived, and the time at which their spans were seen."""
+        keys = [key for key, _ in seen]
+        values = [*_tenants(keys), [trace_id for _, trace_id in keys], [at for _, at in seen], [1] * len(keys)]
+        return self._pool.submit(insert, self._clients["deriving"], "deriving", TABLES["deriving"], values)
+
+    def derive_due(self) -> float | None:
+        """Derives the large traces whose turn has come. Seconds until this should be called again; None = not before the
+        next flush. Raises nothing: what failed is tried again."""
+        keys: list[TraceKey] = []
+        try:
+            if self._take_over_at is not None and self._take_over_at <= time.monotonic():
+                self._take_over()
+            if keys := self._large.due():
+                touched: dict[Tenant, _Touched] = defaultdict(dict)
+                for tenant, trace_id in keys:
+                    touched[tenant][trace_id] = ([], [])
+                self._derive_now(touched, datetime.fromtimestamp(self._clock_ns() / 1e9, tz=UTC).date())
+        except Exception as error:
+            self._cache.clear()
+            self._large.put_off(keys)
+            if self._take_over_at is not None:
+                self._take_over_at = time.monotonic() + _TAKE_OVER_EVERY
+            log_failure(log, "large traces could not be derived; they are tried again", error)
+        waits = [self._large.due_in()]
+        if self._take_over_at is not None:
+            waits.append(max(0.0, self._take_over_at - time.monotonic()))
+        return min((each for each in waits if each is not None), default=None)
+
+    def _take_over(self) -> None:
+        """What a process that is gone left behind: at the start all marks where nobody else works, else those that have
+        stood for longer than a worker that lives would let them."""
+        since = 0 if self._alone else _TAKE_OVER_EVERY * 10**9
+        rows = self._clients["read"].query(_MARKED, parameters={"since": int(since)}).result_rows
+        self._large.take_over((Tenant(organization, project), trace_id) for organization, project, trace_id in rows)
+        self._take_over_at = None if self._alone else time.monotonic() + _TAKE_OVER_EVERY
+
+    def _derive_now(self, touched: Mapping[Tenant, _Touched], today: date) -> None:
+        while touched:
+            started = time.monotonic()
+            versions = self._write_derived(touched, today)
+            seconds = time.monotonic() - started
+            # The last bit of a version is no time.
+            unmarked = [
+                ((tenant, trace_id), derived.version // 2)
+                for tenant, of_traces in versions.items()
+                for trace_id, derived in of_traces.items()
+                if self._large.derived((tenant, trace_id), derived.spans, seconds)
+            ]
+            touched = {} if self._alone else self._overtaken(versions)
+            if unmarked:
+                _finish([self._unmark(unmarked)])
+
+    def _write_derived(self, touched: Mapping[Tenant, _Touched], today: date) -> dict[Tenant, dict[str, _Derived]]:
         """Derives these traces; the version under which each was written."""
-        versions: dict[Tenant, dict[str, int]] = defaultdict(dict)
+        versions: dict[Tenant, dict[str, _Derived]] = defaultdict(dict)
         resolved: list[tuple[Tenant, Resolved, int]] = []
         parts: list[tuple[Tenant, RunPart, int]] = []
         gone: list[tuple[Tenant, RunPart, int]] = []
@@ -202,7 +276,8 @@ class Exporter:
                 seen_at, known = self._read_back(tenant, {trace_id: traces[trace_id] for trace_id in some})
                 for trace_id, trace in known.items():
                     # Its last bit says that every row of the trace was written, not only those that differ.
-                    version = versions[tenant][trace_id] = 2 * seen_at + (not trace.resolved)
+                    version = 2 * seen_at + (not trace.resolved)
+                    versions[tenant][trace_id] = _Derived(version, len(trace.spans))
                     rows, run_parts = self._resolve(trace)
                     resolved += [(tenant, row, version) for row in rows if trace.resolved.get(row.span_id) != row]
                     parts += [(tenant, part, version) for part in run_parts]
@@ -224,7 +299,7 @@ class Exporter:
         _finish(jobs)
         return versions
 
-    def _overtaken(self, versions: Mapping[Tenant, Mapping[str, int]]) -> dict[Tenant, _Touched]:
+    def _overtaken(self, versions: Mapping[Tenant, Mapping[str, _Derived]]) -> dict[Tenant, _Touched]:
         """What has to be derived again, because another worker derived it later than this one and did not see these
         rows, which were still on their way: it may have left out rows that did not differ from its own, or have left a
         run part standing that is none any more. Whoever comes last finds it."""
@@ -235,7 +310,7 @@ class Exporter:
                 for trace_id, newest, oldest in (
                     self._clients["read"].query(_STANDING, parameters=parameters).result_rows
                 ):
-                    left_out = newest > of_traces[trace_id] and not newest % 2
+                    left_out = newest > of_traces[trace_id].version and not newest % 2
                     if left_out or (oldest is not None and oldest < newest):
                         again.setdefault(tenant, {})[trace_id] = ([], [])
         return again
@@ -275,7 +350,7 @@ class Exporter:
         client = self._clients["read"]
         parameters = {"organization": tenant.organization_id, "project": tenant.project_id, "traces": list(traces)}
         result = client.query(_CHECK, parameters=parameters)
-        version = max((int(row[1]) for row in result.result_rows), default=0)
+        version = max(int(row[1]) for row in result.result_rows)
         counted: dict[tuple[str, str], tuple[int, int]] = {}
         parts: dict[str, set[str]] = {}
         derived_at: dict[str, int] = {}
@@ -287,10 +362,7 @@ class Exporter:
         missing: list[str] = []
         for trace_id, (lights, log_lights) in traces.items():
             trace = self._cache.get((tenant, trace_id)) or CachedTrace()
-            for light in lights:
-                trace.put(light)
-            for log_light in log_lights:
-                trace.put_log(log_light)
+            trace.put_all(lights, log_lights)
             stored = (*counted.get(("spans", trace_id), (0, 0)), *counted.get(("logs", trace_id), (0, 0)))
             if trace.check() == stored:
                 known[trace_id] = trace
@@ -299,7 +371,7 @@ class Exporter:
         if missing:
             whole = self._read_whole(client, parameters | {"traces": missing})
             for trace_id in missing:
-                _require(whole.get(trace_id), *traces[trace_id])
+                _require(whole.setdefault(trace_id, CachedTrace()), *traces[trace_id])
             known |= whole
         for trace_id, trace in known.items():
             trace.parts |= parts.get(trace_id, set())
@@ -322,15 +394,21 @@ class Exporter:
         return dict(found)
 
 
+class _Derived(NamedTuple):
+    """A derivation of a trace: its version, and how many spans it saw."""
+
+    version: int
+    spans: int
+
+
 _Touched = dict[str, tuple[list[Light], list[LogLight]]]
 """Trace id → what a flush brings of it."""
 
 
-def _require(trace: CachedTrace | None, lights: Sequence[Light], logs: Sequence[LogLight]) -> None:
+def _require(trace: CachedTrace, lights: Sequence[Light], logs: Sequence[LogLight]) -> None:
     """A store that does not show what was just written (a replica behind) must not be told as acknowledged."""
-    seen = trace is not None
-    seen = seen and all(light.span_id in trace.spans for light in lights)  # type: ignore[union-attr]
-    if not seen or not all(log.record_sha256 in trace.logs for log in logs):  # type: ignore[union-attr]
+    seen = all(light.span_id in trace.spans for light in lights)
+    if not seen or not all(log.record_sha256 in trace.logs for log in logs):
         raise StoreError("the row store does not show what was just written")
 
 
@@ -339,22 +417,31 @@ _OF_TRACES = (
     "AND trace_id IN {traces:Array(String)}"
 )
 # What FINAL would count, for less than half of its price: the newest version of each key.
-_CHECK = " UNION ALL ".join(
-    f"SELECT trace_id, toUnixTimestamp64Nano(now64(9)) AS at, '{table}' AS held, count() AS rows, "
-    f"groupBitXor(newest) AS digest, {parts} AS parts, max(newest) FROM (SELECT trace_id, {key}, "
-    f"reinterpretAsUInt64(max(version)) AS newest FROM {table} {_OF_TRACES} GROUP BY trace_id, {key}) GROUP BY trace_id"
-    for table, key, parts in (
-        ("spans", "span_id", "emptyArrayString()"),
-        ("logs", "record_sha256", "emptyArrayString()"),
-        ("run_parts", "part", "groupArray(part)"),
+_CHECK = (
+    " UNION ALL ".join(
+        f"SELECT trace_id, toUnixTimestamp64Nano(now64(9)) AS at, '{table}' AS held, count() AS rows, "
+        f"groupBitXor(newest) AS digest, {parts} AS parts, max(newest) FROM (SELECT trace_id, {key}, "
+        f"reinterpretAsUInt64(max(version)) AS newest FROM {table} {_OF_TRACES} GROUP BY trace_id, {key}) GROUP BY trace_id"
+        for table, key, parts in (
+            ("spans", "span_id", "emptyArrayString()"),
+            ("logs", "record_sha256", "emptyArrayString()"),
+            ("run_parts", "part", "groupArray(part)"),
+        )
     )
-)
+    + " UNION ALL SELECT '', toUnixTimestamp64Nano(now64(9)), '', 0, 0, emptyArrayString(), 0"
+)  # the time, if nothing else
 # Of each trace the newest derivation, and the oldest that a run part which is not deleted comes from.
 _STANDING = (
     "SELECT trace_id, max(newest), minOrNullIf(newest, NOT gone) FROM (SELECT trace_id, part, max(version) AS newest, "
     f"argMax(is_deleted, version) AS gone FROM run_parts {_OF_TRACES} GROUP BY trace_id, part) GROUP BY trace_id"
 )
 _READ = "SELECT {columns} FROM {table} FINAL " + _OF_TRACES.replace("{", "{{").replace("}", "}}")
+_MARKED = (
+    "SELECT organization_id, project_id, trace_id FROM deriving FINAL "
+    "WHERE version <= toUnixTimestamp64Nano(now64(9)) - {since:UInt64} LIMIT 1000"
+)
+_TAKE_OVER_EVERY = 60
+"""Seconds between two looks at what other workers left behind."""
 _ADDED = frozenset(("version", "reader_version", "stored", "start_time", "is_deleted"))
 _WARM = (TABLES["spans"][0]._replace(name="n", type="UInt8"),)
 

@@ -13,15 +13,17 @@ from otel_blackboard.exporter.packs import read_bodies, read_body
 from otel_blackboard.exporter.tables import (
     ARTIFACT,
     CALLS,
+    FOUND,
     LOG_LIGHT,
     PLACES,
+    UNDERIVED,
     Column,
     columns_of,
     names,
     read_bodies_text,
     read_records,
 )
-from otel_blackboard.records import ArtifactRow, Body, LogLight, Resolved, RunPart, Tenant
+from otel_blackboard.records import ArtifactRow, Body, Light, LogLight, Resolved, RunPart, Tenant
 
 _TENANT = "organization_id = {organization:String} AND project_id = {project:String}"
 _OF_TRACES = f"{_TENANT} AND trace_id IN {{traces:Array(String)}}"
@@ -182,6 +184,20 @@ class Reader:
         sql = f"SELECT {names(columns)} FROM resolved FINAL WHERE {_OF_TRACES} AND run_id = {{run:String}}"
         return read_records(Resolved, columns, self._of_traces(sql, tenant, traces, run=run_id))
 
+    def deriving(self, tenant: Tenant, traces: Sequence[str]) -> list[str]:
+        """Those of these traces that have spans which are stored and not derived yet."""
+        return [
+            row[0] for row in self._of_traces(f"SELECT trace_id FROM deriving FINAL WHERE {_OF_TRACES}", tenant, traces)
+        ]
+
+    def not_derived(self, tenant: Tenant, traces: Sequence[str]) -> list[Light]:
+        """The spans of these traces that are not derived yet, as far as UNDERIVED."""
+        sql = (
+            f"SELECT {names(UNDERIVED)} FROM spans FINAL WHERE {_OF_TRACES} AND (trace_id, span_id) NOT IN "
+            f"(SELECT trace_id, span_id FROM resolved WHERE {_OF_TRACES})"
+        )
+        return read_records(Light, UNDERIVED, self._of_traces(sql, tenant, traces))
+
     def artifacts(self, tenant: Tenant, traces: Sequence[str], kinds: Sequence[str]) -> list[ArtifactRow]:
         """Rows without their search text, one for each span or log record and kind."""
         sql = f"SELECT {_ARTIFACT_COLUMNS} FROM artifacts FINAL WHERE {_OF_TRACES} AND kind IN {{kinds:Array(String)}}"
@@ -245,39 +261,34 @@ class Reader:
         return rows, hits, sum(row[count] > 0 for row in found)
 
     def search(self, tenant: Tenant, words: Sequence[str], limit: int) -> list[tuple[ArtifactRow, str]]:
-        """(artifact row, run id) of all runs of the project in which all words stand, newest first.
+        """(artifact row, of which only FOUND is read; run id) of all runs of the project in which all words stand, newest
+        first.
 
-        As with the runs: the newest candidates out of any version of the rows, then exact rows. What is newer than the
-        last candidate is among them.
+        Matches are looked for in every version of the rows; those that are not the newest of their key are left out.
         """
-        newest_first = "ORDER BY time_ns DESC, trace_id DESC, span_id DESC, kind DESC, source DESC"
-        # The column, not the empty text that stands for it in the answer.
-        matching = "AND hasAllTokens(artifacts.search_text, {words:Array(String)})"
         most = limit + _SPARE_CANDIDATES
         while True:
             sql = (
-                f"SELECT time_ns, trace_id, span_id, kind, source FROM artifacts WHERE {_TENANT} {matching} "
-                f"{newest_first} LIMIT {{most:UInt32}}"
+                f"SELECT {names(FOUND)} FROM artifacts WHERE {_TENANT} "
+                "AND hasAllTokens(search_text, {words:Array(String)}) "
+                "ORDER BY time_ns DESC, trace_id DESC, span_id DESC, kind DESC, source DESC LIMIT {most:UInt32}"
             )
-            candidates = self._query(sql, tenant, words=list(words), most=most)
-            traces = list(dict.fromkeys(row[1] for row in candidates))
-            sql = f"SELECT {_ARTIFACT_COLUMNS} FROM artifacts FINAL WHERE {_OF_TRACES} {matching}"
-            exact = self._of_traces(sql, tenant, traces, words=list(words)) if traces else []
-            rows = read_records(ArtifactRow, ARTIFACT, exact)
-            rows.sort(key=_recency, reverse=True)
-            if len(candidates) < most:
-                break
-            rows = [row for row in rows if _recency(row) >= tuple(candidates[-1])]
-            if len(rows) >= limit:
+            found = read_records(ArtifactRow, FOUND, self._query(sql, tenant, words=list(words), most=most))
+            newest = self._newest_versions(tenant, list(dict.fromkeys(row.trace_id for row in found)))
+            rows = list({_key(row): row for row in found if newest.get(_key(row)) == row.version}.values())
+            if len(rows) >= limit or len(found) < most:
                 break
             most *= 4
         rows = rows[:limit]
-        if not rows:
-            return []
         sql = f"SELECT trace_id, span_id, run_id FROM resolved FINAL WHERE {_OF_TRACES}"
-        found = self._of_traces(sql, tenant, sorted({row.trace_id for row in rows}))
-        runs = {(row[0], row[1]): row[2] for row in found}
+        places = self._of_traces(sql, tenant, sorted({row.trace_id for row in rows})) if rows else []
+        runs = {(row[0], row[1]): row[2] for row in places}
         return [(row, runs[key]) for row in rows if (key := (row.trace_id, row.span_id)) in runs]
+
+    def _newest_versions(self, tenant: Tenant, traces: Sequence[str]) -> dict[tuple[str, str, str, str], int]:
+        key = "trace_id, span_id, kind, source"
+        sql = f"SELECT {key}, max(version) FROM artifacts WHERE {_OF_TRACES} GROUP BY {key}"
+        return {tuple(row[:4]): row[4] for row in self._of_traces(sql, tenant, traces)} if traces else {}
 
     # --------------------------------------------------------------------------------------------------------- bodies
 
@@ -295,8 +306,8 @@ _STATUS = (
 )
 
 
-def _recency(row: ArtifactRow) -> tuple[int, str, str, str, str]:
-    return (row.time_ns, row.trace_id, row.span_id, row.kind, row.source)
+def _key(row: ArtifactRow) -> tuple[str, str, str, str]:
+    return (row.trace_id, row.span_id, row.kind, row.source)
 
 
 def _unsigned(time_ns: int) -> int:

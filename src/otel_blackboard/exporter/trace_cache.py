@@ -26,29 +26,33 @@ class CachedTrace:
     derived_at: int = 0
     """The version of those rows: only while no other worker has derived the trace since, they are what stands there."""
     parts: set[str] = field(default_factory=set)
+    _spans_hash: int = 0
+    _logs_hash: int = 0
 
     def put(self, light: Light) -> None:
         known = self.spans.get(light.span_id)
         if known is None or known.version <= light.version:
             self.spans[light.span_id] = light
+            self._spans_hash ^= (light.version ^ (known.version if known is not None else 0)) & _LOW
+
+    def put_all(self, lights: Iterable[Light], logs: Iterable[LogLight]) -> None:
+        for light in lights:
+            self.put(light)
+        for log in logs:
+            self.put_log(log)
 
     def put_log(self, light: LogLight) -> None:
+        known = self.logs.get(light.record_sha256)
         self.logs[light.record_sha256] = light
+        self._logs_hash ^= (light.version ^ (known.version if known is not None else 0)) & _LOW
 
     def check(self) -> tuple[int, int, int, int]:
         """(spans, xor of their versions' low halves, logs, the same): equal to the engine's when nothing is missing."""
-        return len(self.spans), _hash(self.spans.values()), len(self.logs), _hash(self.logs.values())
+        return len(self.spans), self._spans_hash, len(self.logs), self._logs_hash
 
     @property
     def size(self) -> int:
         return len(self.spans) + len(self.logs)
-
-
-def _hash(lights: Iterable[Light | LogLight]) -> int:
-    total = 0
-    for light in lights:
-        total ^= light.version & _LOW
-    return total
 
 
 class TraceCache:

@@ -159,11 +159,14 @@ class TimelineLog(Answer):
 
 
 class Timeline(Answer):
-    model_config = _example(run_id=_RUN, spans=[_SPAN_EXAMPLE], logs=[], count=1, next_cursor=None)
+    model_config = _example(run_id=_RUN, spans=[_SPAN_EXAMPLE], logs=[], deriving=False, count=1, next_cursor=None)
     run_id: str
     spans: list[TimelineSpan]
     logs: list[TimelineLog] = Field(
         description="Log records of the run's traces that belong to no span that has come (first page only)"
+    )
+    deriving: bool = Field(
+        description="Whether spans came just now: of a long run they are shown first without step, pass, call and cost"
     )
     count: int
     next_cursor: str | None

@@ -356,8 +356,8 @@ def _run_routes(router: APIRouter, board: Board, Reading: Any) -> None:
         """Every span of the run, oldest first, without bodies."""
         run = board.run(tenant, run_id)
         after = decode_cursor(cursor, int, str, str)
-        rows, logs = board.timeline(tenant, run, with_logs=after is None and parent is None)
-        rows.sort(key=_span_order)
+        found = board.timeline(tenant, run, with_logs=after is None and parent is None)
+        rows = sorted(found.spans, key=_span_order)
         root = (run.root.trace_id, run.root.root_span_id)
         numbering = number(rows)
         chosen = [
@@ -370,9 +370,8 @@ def _run_routes(router: APIRouter, board: Board, Reading: Any) -> None:
         return {
             "run_id": run.run_id,
             "spans": [shown_timeline_span(row, above, numbering.spans.get((row.trace_id, row.span_id))) for row, above in page],
-            "logs": [
-                shown_log(each) for each in logs
-            ],
+            "logs": [shown_log(each) for each in found.logs],
+            "deriving": found.deriving,
             "count": len(page),
             "next_cursor": encode_cursor(*_span_order(page[-1][0])) if len(chosen) > limit else None,
         }  # fmt: skip

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 from otel_blackboard.config import Settings
 from otel_blackboard.exporter.bodies import BodyDamaged, BodyMissing
+from otel_blackboard.exporter.large_traces import LARGE
 from otel_blackboard.exporter.reader import Reader
 from otel_blackboard.processor.tree import USAGE
 from otel_blackboard.query import recall
 from otel_blackboard.query.artifacts import Artifact, Blackboard, assemble, blackboard
 from otel_blackboard.query.runs import Run, merge_parts
-from otel_blackboard.records import LogLight, Resolved, Tenant
+from otel_blackboard.records import Light, LogLight, Resolved, Tenant
 
 _OF_TRACE = re.compile(r"run_([0-9a-f]{32})")
 
@@ -41,6 +43,43 @@ class Place(NamedTuple):
 
     run_id: str
     trace_ids: list[str]
+
+
+class Timeline(NamedTuple):
+    spans: list[Resolved]
+    logs: list[LogLight]
+    """Log records that belong to none of the spans."""
+    deriving: bool
+    """Whether some of the spans came just now and are not derived yet."""
+
+
+def not_derived(
+    run_id: str, known: Sequence[Resolved], lights: Sequence[Light], alone: Collection[str]
+) -> list[Resolved]:
+    """The rows of spans that are not derived yet and belong to this run: by their own run id, else by what they hang
+    under, else because their trace is one of those that have no other run."""
+    inside = {(row.trace_id, row.span_id) for row in known}
+    below: dict[tuple[str, str], list[Light]] = defaultdict(list)
+    found: dict[tuple[str, str], Light] = {}
+    for light in lights:
+        below[(light.trace_id, light.parent_span_id)].append(light)
+        if light.run_id == run_id or (not light.run_id and light.trace_id in alone):
+            found[(light.trace_id, light.span_id)] = light
+    reached = [*inside, *found]
+    while reached:
+        for light in below.pop(reached.pop(), ()):
+            if not light.run_id and (key := (light.trace_id, light.span_id)) not in found:
+                found[key] = light
+                reached.append(key)
+    return [
+        Resolved(
+            light.trace_id, light.span_id, run_id=run_id, parent_span_id=light.parent_span_id, role=light.role,
+            name=light.name, start_ns=light.start_ns, end_ns=light.end_ns, status=light.status, agent_id=light.agent_id,
+            provider=light.provider, model=light.response_model or light.request_model, tool_name=light.tool_name,
+            error=light.error,
+        )
+        for light in found.values()
+    ]  # fmt: skip
 
 
 class Board:
@@ -81,12 +120,16 @@ class Board:
         """What numbering needs of the spans of a run."""
         return self.reader.calls(tenant, place.run_id, place.trace_ids)
 
-    def timeline(self, tenant: Tenant, run: Run, with_logs: bool) -> tuple[list[Resolved], list[LogLight]]:
-        """All spans, and the log records that belong to none of them."""
-        if not with_logs:
-            return self.resolved(tenant, run), []
-        logs = self._beside.submit(self.reader.loose_logs, tenant, run.trace_ids, MOST)
-        return self.resolved(tenant, run), logs.result()
+    def timeline(self, tenant: Tenant, run: Run, with_logs: bool) -> Timeline:
+        logs = self._beside.submit(self.reader.loose_logs, tenant, run.trace_ids, MOST) if with_logs else None
+        spans = self.resolved(tenant, run)
+        # Small traces are derived before they are acknowledged.
+        large = list(dict.fromkeys(part.trace_id for part in run.parts if part.span_count > LARGE))
+        deriving = self.reader.deriving(tenant, large) if large else []
+        if deriving:
+            alone = {trace for trace in deriving if len(self.reader.places_of_trace(tenant, trace)) == 1}
+            spans += not_derived(run.run_id, spans, self.reader.not_derived(tenant, deriving), alone)
+        return Timeline(spans, logs.result() if logs is not None else [], bool(deriving))
 
     def blackboard(
         self, tenant: Tenant, run: Place, kinds: Sequence[str] | None = None, whole: bool = False
