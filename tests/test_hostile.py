@@ -46,6 +46,7 @@ from otel_blackboard.records import (
 )
 from otel_blackboard.service import Stores
 from tests import otlp
+from tests.otlp import said
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -230,19 +231,6 @@ def comparable(answer: Any) -> Any:
     if isinstance(answer, dict):
         return {name: comparable(item) for name, item in answer.items() if name not in _OF_THE_PROJECT}
     return answer
-
-
-def said(attributes: Any) -> list[str]:
-    """What attributes say, type by type; NaN is itself, and their order says nothing."""
-    return sorted(f"{otlp.readable(key)}: {typed(value)}" for key, value in attributes.items())
-
-
-def typed(value: Any) -> str:
-    if isinstance(value, list):
-        return f"[{', '.join(map(typed, value))}]"
-    if isinstance(value, dict):
-        return f"{{{', '.join(f'{key!r}: {typed(item)}' for key, item in value.items())}}}"
-    return f"{type(value).__name__} {value!r}"
 
 
 # ---- bad spans ----
@@ -511,7 +499,10 @@ def send_and_read(doors: Doors, kind: str, *beside: Sent) -> dict[str, Any]:
         assert said(restore(detail["attributes"])) == said(span.attributes)
         assert detail["name"] == otlp.readable(span.name)
         assert (detail["start_time_unix_nano"], detail["end_time_unix_nano"]) == (str(span.start_ns), str(span.end_ns))
-        assert len(detail["events"]) == len(span.events) and len(detail["links"]) == len(span.links)
+        for name, sent in (("events", span.events), ("links", span.links)):
+            assert [said(restore(each["attributes"])) for each in detail[name]] == [
+                said(each.attributes) for each in sent
+            ]
     return found
 
 
