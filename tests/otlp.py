@@ -22,6 +22,11 @@ def raw_text(text: str | bytes) -> bytes:
     return text if isinstance(text, bytes) else text.encode("utf-8", "surrogateescape")
 
 
+def readable(text: str | bytes) -> str:
+    """What the decoders make of a text that must be one."""
+    return raw_text(text).decode(errors="backslashreplace")
+
+
 def pairs_of(attributes: Attributes) -> list[tuple[str, Value]]:
     """As sent: earlier values of repeated keys first."""
     earlier = attributes.get(DUPLICATES)

@@ -6,8 +6,12 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import random
+import re
+import signal
 import subprocess
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -17,21 +21,29 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from httpx import Response
 
 from otel_blackboard.config import Settings
+from otel_blackboard.exporter import flush
 from otel_blackboard.exporter.clickhouse import connect
+from otel_blackboard.exporter.flush import StoreFailed
 from otel_blackboard.exporter.folder_store import FolderStore
 from otel_blackboard.exporter.packs import read_bodies, read_footer
 from otel_blackboard.exporter.s3_store import S3Store
 from otel_blackboard.exporter.tables import read_bodies_text
-from otel_blackboard.records import Body, Span
+from otel_blackboard.records import Body, Span, Tenant
 from otel_blackboard.service import Stores, open_stores
+from tests.conftest import PAIRS, Project, new_project
+from tests.dying import POINTS, Part, story
 from tests.effort import CRASHES
 from tests.running_service import RunningService, launch, service
 from tests.senders import Load, Told, pass_of, role_of
 from tests.servers import free_ports, wait_until
 from tests.servers.clickhouse_over_chdb import front_process
 from tests.servers.seaweedfs import find_weed, seaweedfs
+
+NOW = time.time_ns()
+"""A frozen clock for answers that are compared."""
 
 # ------------------------------------------------------------------------------------------- what a reader must be shown
 
@@ -303,3 +315,157 @@ def killed_while_starting(data: Path, options: Sequence[str], seconds: float) ->
     time.sleep(seconds)
     process.kill()
     process.wait()
+
+
+# ------------------------------------------------------------------------------------------ killed at a step of one flush
+
+
+@dataclass
+class Dead:
+    """Stores in which a process has died at each point, every time in a project of its own."""
+
+    stores: Stores
+    oracles: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def undisturbed(self, *parts: Part) -> dict[str, Any]:
+        """What readers are shown where these flushes came one after another."""
+        key = repr(parts)
+        if key not in self.oracles:
+            project = new_project(self.stores)
+            for part in parts:
+                project.store(*part)
+            self.oracles[key] = answers_of(project)
+        return self.oracles[key]
+
+
+@pytest.fixture(scope="module", params=PAIRS)
+def dead(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dead]:
+    settings = {"data": str(tmp_path_factory.mktemp("dead")), "retrieval": True, "plan_state_persistence": True}
+    settings["token_secret"] = "the secret of the tests, 32 bytes"
+    if request.param == "wire":
+        settings["clickhouse"], settings["s3"] = request.getfixturevalue("wire")
+        settings["database"] = "dead"
+    for number, point in enumerate(POINTS):
+        command = [sys.executable, "-m", "tests.dying", json.dumps(settings), point, f"died-{number}"]
+        died = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        assert (died.returncode, died.stdout) == (-signal.SIGKILL, "acknowledged\n"), f"{point}: {died.stderr}"
+    with open_stores(Settings(**settings)) as stores:
+        stores.exporter.derive_due()  # what the service does first
+        yield Dead(stores)
+
+
+BEFORE, HALF, MORE = story()
+MAIN, NAMED = f"run_{BEFORE[0][0].trace_id}", "run_named"
+RUNS = (MAIN, NAMED, f"run_{HALF[0][-1].trace_id}")
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_a_flush_cut_short_is_finished_by_the_next_start_and_by_its_sender(dead: Dead, point: str) -> None:
+    project = Project(dead.stores, Tenant("default", f"died-{list(POINTS).index(point)}"))
+    # Its sender never comes back: what was stored of it shows from the next start.
+    tables = POINTS[point]
+    stored: Part = (HALF[0] if "spans" in tables else (), HALF[1] if "logs" in tables else ())
+    nothing_is_hidden(dead, project)
+    if stored[0]:
+        shows(project, point, dead.undisturbed(BEFORE, stored))
+    # And so it stays with the next span of its trace.
+    project.store(*MORE)
+    shows(project, point, dead.undisturbed(BEFORE, stored, MORE))
+    # Its sender does come back.
+    project.store(*HALF)
+    assert answers_of(project) == dead.undisturbed(BEFORE, MORE, HALF)
+
+
+def shows(project: Project, point: str, expected: dict[str, Any]) -> None:
+    found = answers_of(project)
+    for path in expected:
+        # An artifact that was not stored cannot be listed; the span that it is of is there.
+        if path.endswith(("/timeline", "/paths")) or path.count("/") == 2 or {"spans", "artifacts", "logs"} <= POINTS[point]:
+            assert found[path] == expected[path], path
+
+
+@pytest.mark.parametrize("gone", ["resolved", "run_parts", "resolved run_parts"])
+def test_a_flush_that_a_store_cut_short_is_finished_once_the_store_works(
+    dead: Dead, gone: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its sender never comes back, and the service goes on."""
+    project = new_project(dead.stores)
+    project.store(*BEFORE)
+    insert = flush.insert
+
+    def failing(client: Any, table: str, columns: Any, values: Any) -> None:
+        if table in gone.split():
+            raise OSError("the store is gone")
+        insert(client, table, columns, values)
+
+    monkeypatch.setattr(flush, "insert", failing)
+    with pytest.raises(StoreFailed):
+        project.store(*HALF)
+    monkeypatch.undo()
+    if gone == "resolved run_parts":  # nothing of it is derived: all stands as before, the waiting log record too
+        timeline = project.api(clock_ns=NOW).json(f"/runs/{MAIN}/timeline")
+        assert [record["event_name"] for record in timeline["logs"]] == [BEFORE[1][0].event_name, "app.note"]
+        nothing_is_hidden(dead, project)
+    new_project(dead.stores).store(*BEFORE)
+    dead.stores.exporter.derive_due()
+    assert answers_of(project) == dead.undisturbed(BEFORE, HALF)
+
+
+def nothing_is_hidden(dead: Dead, project: Project) -> None:
+    """What was acknowledged before is shown, as it was or as the cut flush has it, and no route breaks."""
+    shown, old, new = answers_of(project), dead.undisturbed(BEFORE), dead.undisturbed(BEFORE, HALF)
+    run, then = (MAIN, old) if shown[f"/runs/{MAIN}"][0] == 200 else (NAMED, new)
+    assert shown[f"/runs/{run}"][0] == 200
+    timeline = shown[f"/runs/{run}/timeline"][1]
+    spans = {span["span_id"] for span in timeline["spans"]}
+    assert {span.span_id for span in BEFORE[0]} <= spans
+    assert run in [listed["run_id"] for listed in shown["/runs"]["runs"]]
+    for path in old:
+        if path.startswith(f"/runs/{MAIN}/"):
+            here = path.replace(MAIN, run)
+            if path.endswith(("-llm_prompt", "-agent_output", "-tool_result")) and old[path][0] == 200:
+                assert shown.get(here) in (old[path], new.get(path.replace(MAIN, NAMED))), here
+            if "/spans/" in path and old[path][0] == 200:
+                assert shown[here][0] == 200, here
+    loose = [record["event_name"] for record in timeline["logs"]]
+    assert "app.note" in loose
+    waiting = BEFORE[1][0]
+    told = shown[f"/runs/{run}/spans/{waiting.span_id}"][1]["logs"] if waiting.span_id in spans else timeline["logs"]
+    assert waiting.event_name in [record["event_name"] for record in told]
+    assert then[f"/runs/{run}"][0] == 200
+
+
+def answers_of(project: Project) -> dict[str, Any]:
+    """Every read route of every run that the story may make: path → status and answer. Artifact ids, which hold the
+    project's name, stand as their place."""
+    api = project.api(clock_ns=NOW)
+    found: dict[str, Any] = {"/runs": api.json("/runs", all=True), "/search": api.json("/search", q="result")}
+    names: dict[str, str] = {}
+    spans = sorted({span.span_id for part in (BEFORE, HALF, MORE) for span in part[0]})
+    for run_id in RUNS:
+        run = f"/runs/{run_id}"
+        found[run] = _answer(api.get(run))
+        if found[run][0] != 200:
+            continue
+        for path in (f"{run}/timeline", f"{run}/ledger", f"{run}/paths"):
+            found[path] = _answer(api.get(path))
+        for path in (f"{run}/artifacts", f"{run}/prompts"):
+            found[path] = _answer(api.get(path, earlier=True))
+        for artifact in found[f"{run}/artifacts"][1]["artifacts"]:
+            names[artifact["artifact_id"]] = name = f"{artifact['span_id']}-{artifact['kind']}"
+            found[f"{run}/{name}"] = _answer(api.get(f"{run}/artifacts/{artifact['artifact_id']}/raw"))
+        for span_id in spans:
+            found[f"{run}/spans/{span_id}"] = _answer(api.get(f"{run}/spans/{span_id}"))
+        found[f"{run}/recall"] = api.recall(api.token(run_id), {"query": "result", "top_k": 20})
+    text = json.dumps(found, sort_keys=True).replace(project.tenant.project_id, "PROJECT")
+    shown: dict[str, Any] = json.loads(re.sub(r"art_[0-9a-f]{32}", lambda match: names.get(match[0], match[0]), text))
+    return shown
+
+
+def _answer(response: Response) -> list[Any]:
+    assert response.status_code in (200, 307, 404), response.text
+    if response.status_code == 307:
+        return [307, {"location": response.headers["location"]}]
+    if response.url.path.endswith("/raw"):
+        return [response.status_code, {"raw": response.text}]
+    return [response.status_code, response.json()]

@@ -22,6 +22,7 @@ from otel_blackboard.config import Settings
 from otel_blackboard.exporter.bodies import BodyError, BodyStore
 from otel_blackboard.exporter.clickhouse import MOST_IDS, StoreError, chunks, connect, insert
 from otel_blackboard.exporter.faults import fault
+from otel_blackboard.exporter.half_derived import half_derived
 from otel_blackboard.exporter.large_traces import LargeTraces
 from otel_blackboard.exporter.packs import pack, write_packs
 from otel_blackboard.exporter.preparation import Prepared, prepare
@@ -35,7 +36,7 @@ from otel_blackboard.exporter.tables import (
     read_records,
 )
 from otel_blackboard.exporter.trace_cache import CachedTrace, TraceCache, TraceKey
-from otel_blackboard.failures import log_failure
+from otel_blackboard.failures import Outages, log_failure
 from otel_blackboard.processor.reading import LogReading, SpanReading
 from otel_blackboard.processor.tree import READER_VERSION, resolve
 from otel_blackboard.records import (
@@ -62,6 +63,9 @@ def captured_kinds(settings: Settings) -> frozenset[str]:
     return frozenset(kinds | ({"llm_prompt"} if settings.capture_prompts else set()))
 
 
+_STORE_FAILURES = (BodyError, ClickHouseError, StoreError, OSError)
+
+
 class StoreFailed(Exception):
     """Rows or bodies could not be stored; nothing of the flush is promised. The text says the kind of fault (faults.py)."""
 
@@ -85,6 +89,9 @@ class Exporter:
         self._cache = TraceCache()
         self._large = LargeTraces()
         self._take_over_at: float | None = 0.0
+        self._cut_short = True
+        """Whether a flush may have been: the last one of a process before, or one of ours in which a store failed."""
+        self._outages = Outages(log, "large traces wait to be derived")
         self.derivation_failures = 0
 
     def close(self) -> None:
@@ -120,13 +127,16 @@ class Exporter:
         except DataError:  # a value that a column cannot take: a fault of ours, and the same however often it is sent
             self._cache.clear()
             raise
-        except (BodyError, ClickHouseError, StoreError, OSError) as error:
+        except _STORE_FAILURES as error:
             self._cache.clear()
+            self._cut_short = True
             raise StoreFailed(fault(self._settings, error)) from error
         except BaseException:
             self._cache.clear()
             raise
         self.derivation_failures += sum(some.failures for some in prepared)
+        if self._cut_short:
+            self._take_over_at = 0.0  # the store works again: what it cut short can be finished
 
     # ------------------------------------------------------------------------------------------------------- storing
 
@@ -234,7 +244,10 @@ class Exporter:
             self._large.put_off(keys)
             if self._take_over_at is not None:
                 self._take_over_at = time.monotonic() + _TAKE_OVER_EVERY
-            log_failure(log, "large traces could not be derived; they are tried again", error)
+            if isinstance(error, _STORE_FAILURES) and not isinstance(error, DataError):
+                self._outages.failed(fault(self._settings, error))
+            else:
+                log_failure(log, "large traces could not be derived; they are tried again", error)
         waits = [self._large.due_in()]
         if self._take_over_at is not None:
             waits.append(max(0.0, self._take_over_at - time.monotonic()))
@@ -246,6 +259,9 @@ class Exporter:
         since = 0 if self._alone else _TAKE_OVER_EVERY * 10**9
         rows = self._clients["read"].query(_MARKED, parameters={"since": int(since)}).result_rows
         self._large.take_over((Tenant(organization, project), trace_id) for organization, project, trace_id in rows)
+        if self._cut_short:
+            self._large.take_over(half_derived(self._clients["read"]))
+            self._cut_short = False
         self._take_over_at = None if self._alone else time.monotonic() + _TAKE_OVER_EVERY
 
     def _derive_now(self, touched: Mapping[Tenant, _Touched], today: date) -> None:

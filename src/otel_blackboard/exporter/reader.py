@@ -205,10 +205,11 @@ class Reader:
         return read_records(ArtifactRow, ARTIFACT, rows)
 
     def loose_logs(self, tenant: Tenant, traces: Sequence[str], limit: int) -> list[LogLight]:
-        """Log records of these traces that belong to no span, or to one that has not come, oldest first."""
+        """Log records of these traces that belong to no span, or to one that is not shown, oldest first."""
         sql = (
             f"SELECT {names(LOG_LIGHT)} FROM logs FINAL WHERE {_OF_TRACES} AND (trace_id, span_id) NOT IN "
-            f"(SELECT trace_id, span_id FROM spans WHERE {_OF_TRACES}) "
+            # Not `spans`: one that is stored and not yet derived would hide the record, and show it nowhere.
+            f"(SELECT trace_id, span_id FROM resolved WHERE {_OF_TRACES}) "
             "ORDER BY time_ns, record_sha256 LIMIT {limit:UInt32}"
         )
         return read_records(LogLight, LOG_LIGHT, self._of_traces(sql, tenant, traces, limit=limit))

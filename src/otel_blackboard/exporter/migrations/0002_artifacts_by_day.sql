@@ -1,6 +1,9 @@
 -- Artifacts lie in one partition a day, not in one for each kind of a day: an insert of three kinds made three parts, and
 -- every read of a run went through all of them (docs/benchmarks.md).
 
+DROP TABLE IF EXISTS artifacts_by_day -- of a start that was cut short: a part of the copy, or what is copied already
+;
+
 CREATE TABLE artifacts_by_day AS artifacts
 ENGINE = ReplacingMergeTree(version)
 PARTITION BY stored
