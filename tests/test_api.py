@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import unquote
 
+import anyio
 import pytest
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
@@ -16,12 +17,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, SecretStr
 from starlette.testclient import TestClient
+from starlette.types import Receive, Scope, Send
 
 from otel_blackboard.access import PERMISSIONS, Credential, allows
 from otel_blackboard.config import Settings
 from otel_blackboard.exporter.reader import Reader
 from otel_blackboard.query import problems
 from otel_blackboard.query.api import make_api
+from otel_blackboard.query.problems import Patience
 from otel_blackboard.query.times import rfc3339
 from otel_blackboard.records import LogRecord, Span, Tenant
 from otel_blackboard.service import Stores
@@ -758,3 +761,22 @@ class TestDescription:
         recall = next(route for route in routes_of(app) if route.path == "/api/v1/recall")
         assert found and recall.response_model is not None
         recall.response_model.model_validate({"results": found})
+
+
+async def test_an_answer_that_comes_after_503_was_due_is_not_begun_as_well() -> None:
+    """A thread that waits for a store is not stopped: its answer may come when the request was given up already."""
+
+    async def answers_late(scope: Scope, receive: Receive, send: Send) -> None:
+        with anyio.CancelScope(shield=True):
+            await anyio.sleep(0.05)
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"late"})
+
+    sent: list[Any] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+        await anyio.sleep(0)
+
+    await Patience(answers_late, 0.01)({"type": "http"}, lambda: anyio.sleep_forever(), send)  # type: ignore[arg-type]
+    assert [message["status"] for message in sent if message["type"] == "http.response.start"] == [503]

@@ -42,6 +42,11 @@ from tests.servers import free_ports, wait_until
 from tests.servers.clickhouse_over_chdb import front_process
 from tests.servers.seaweedfs import find_weed, seaweedfs
 
+PATIENCE = 300
+"""Seconds that a store may take here: a busy machine is no fault."""
+
+UNHURRIED = {"BLACKBOARD_STORE_TIMEOUT": str(PATIENCE)}
+
 NOW = time.time_ns()
 """A frozen clock for answers that are compared."""
 
@@ -198,7 +203,7 @@ class Embedded:
     kinds: tuple[str, ...] = ("load", "load", "load", "start")
 
     def settings(self) -> Settings:
-        return Settings(data=self.folder / "data")
+        return Settings(data=self.folder / "data", store_timeout=PATIENCE)
 
     @property
     def options(self) -> list[str]:
@@ -270,7 +275,7 @@ def killed_again_and_again(plant: Embedded, crashes: int) -> None:
     done["start"] += 1
     while True:
         began = time.monotonic()
-        with service(data, *plant.options) as running:
+        with service(data, *plant.options, environment=UNHURRIED) as running:
             start_takes = time.monotonic() - began
             # Every other time a crash meets what the last one left.
             last = done.total() >= crashes
@@ -340,8 +345,10 @@ class Dead:
 
 @pytest.fixture(scope="module", params=PAIRS)
 def dead(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dead]:
-    settings = {"data": str(tmp_path_factory.mktemp("dead")), "retrieval": True, "plan_state_persistence": True}
-    settings["token_secret"] = "the secret of the tests, 32 bytes"
+    settings = {
+        "data": str(tmp_path_factory.mktemp("dead")), "retrieval": True, "plan_state_persistence": True,
+        "token_secret": "the secret of the tests, 32 bytes", "store_timeout": PATIENCE,
+    }  # fmt: skip
     if request.param == "wire":
         settings["clickhouse"], settings["s3"] = request.getfixturevalue("wire")
         settings["database"] = "dead"
@@ -402,10 +409,11 @@ def test_a_flush_that_a_store_cut_short_is_finished_once_the_store_works(
     with pytest.raises(StoreFailed):
         project.store(*HALF)
     monkeypatch.undo()
-    if gone == "resolved run_parts":  # nothing of it is derived: all stands as before, the waiting log record too
-        timeline = project.api(clock_ns=NOW).json(f"/runs/{MAIN}/timeline")
-        assert [record["event_name"] for record in timeline["logs"]] == [BEFORE[1][0].event_name, "app.note"]
+    if gone == "resolved run_parts":
+        # Nothing of it is derived: all stands as before, and the log record still waits for its span.
         nothing_is_hidden(dead, project)
+        timeline = answers_of(project)[f"/runs/{MAIN}/timeline"][1]
+        assert [record["event_name"] for record in timeline["logs"]] == [BEFORE[1][0].event_name, "app.note"]
     new_project(dead.stores).store(*BEFORE)
     dead.stores.exporter.derive_due()
     assert answers_of(project) == dead.undisturbed(BEFORE, HALF)
@@ -413,35 +421,36 @@ def test_a_flush_that_a_store_cut_short_is_finished_once_the_store_works(
 
 def nothing_is_hidden(dead: Dead, project: Project) -> None:
     """What was acknowledged before is shown, as it was or as the cut flush has it, and no route breaks."""
-    shown, old, new = answers_of(project), dead.undisturbed(BEFORE), dead.undisturbed(BEFORE, HALF)
-    run, then = (MAIN, old) if shown[f"/runs/{MAIN}"][0] == 200 else (NAMED, new)
+    shown, old = answers_of(project), dead.undisturbed(BEFORE)
+    run = MAIN if shown[f"/runs/{MAIN}"][0] == 200 else NAMED
     assert shown[f"/runs/{run}"][0] == 200
+    assert run in [listed["run_id"] for listed in shown["/runs"]["runs"]]
     timeline = shown[f"/runs/{run}/timeline"][1]
     spans = {span["span_id"] for span in timeline["spans"]}
     assert {span.span_id for span in BEFORE[0]} <= spans
-    assert run in [listed["run_id"] for listed in shown["/runs"]["runs"]]
-    for path in old:
-        if path.startswith(f"/runs/{MAIN}/"):
-            here = path.replace(MAIN, run)
-            if path.endswith(("-llm_prompt", "-agent_output", "-tool_result")) and old[path][0] == 200:
-                assert shown.get(here) in (old[path], new.get(path.replace(MAIN, NAMED))), here
-            if "/spans/" in path and old[path][0] == 200:
-                assert shown[here][0] == 200, here
+    for span in BEFORE[0]:
+        assert shown[f"/runs/{run}/spans/{span.span_id}"][0] == 200
+    kept = {(a["span_id"], a["kind"], a["body_sha256"]) for a in old[f"/runs/{MAIN}/artifacts"][1]["artifacts"]}
+    held = {(a["span_id"], a["kind"], a["body_sha256"]) for a in shown[f"/runs/{run}/artifacts"][1]["artifacts"]}
+    assert {each for each in kept if each[2]} <= held
+    api = project.api(clock_ns=NOW)
+    for artifact in api.json(f"/runs/{run}/artifacts")["artifacts"]:
+        if artifact["body_sha256"]:
+            raw = api.get(f"/runs/{run}/artifacts/{artifact['artifact_id']}/raw").content
+            assert hashlib.sha256(raw).hexdigest() == artifact["body_sha256"]
     loose = [record["event_name"] for record in timeline["logs"]]
     assert "app.note" in loose
     waiting = BEFORE[1][0]
     told = shown[f"/runs/{run}/spans/{waiting.span_id}"][1]["logs"] if waiting.span_id in spans else timeline["logs"]
     assert waiting.event_name in [record["event_name"] for record in told]
-    assert then[f"/runs/{run}"][0] == 200
 
 
 def answers_of(project: Project) -> dict[str, Any]:
-    """Every read route of every run that the story may make: path → status and answer. Artifact ids, which hold the
+    """The read routes of every run that the story may make: path → status and answer. Artifact ids, which hold the
     project's name, stand as their place."""
     api = project.api(clock_ns=NOW)
     found: dict[str, Any] = {"/runs": api.json("/runs", all=True), "/search": api.json("/search", q="result")}
     names: dict[str, str] = {}
-    spans = sorted({span.span_id for part in (BEFORE, HALF, MORE) for span in part[0]})
     for run_id in RUNS:
         run = f"/runs/{run_id}"
         found[run] = _answer(api.get(run))
@@ -452,9 +461,8 @@ def answers_of(project: Project) -> dict[str, Any]:
         for path in (f"{run}/artifacts", f"{run}/prompts"):
             found[path] = _answer(api.get(path, earlier=True))
         for artifact in found[f"{run}/artifacts"][1]["artifacts"]:
-            names[artifact["artifact_id"]] = name = f"{artifact['span_id']}-{artifact['kind']}"
-            found[f"{run}/{name}"] = _answer(api.get(f"{run}/artifacts/{artifact['artifact_id']}/raw"))
-        for span_id in spans:
+            names[artifact["artifact_id"]] = f"{artifact['span_id']}-{artifact['kind']}"
+        for span_id in sorted({span.span_id for span in (*BEFORE[0], HALF[0][2])}):
             found[f"{run}/spans/{span_id}"] = _answer(api.get(f"{run}/spans/{span_id}"))
         found[f"{run}/recall"] = api.recall(api.token(run_id), {"query": "result", "top_k": 20})
     text = json.dumps(found, sort_keys=True).replace(project.tenant.project_id, "PROJECT")
@@ -464,8 +472,4 @@ def answers_of(project: Project) -> dict[str, Any]:
 
 def _answer(response: Response) -> list[Any]:
     assert response.status_code in (200, 307, 404), response.text
-    if response.status_code == 307:
-        return [307, {"location": response.headers["location"]}]
-    if response.url.path.endswith("/raw"):
-        return [response.status_code, {"raw": response.text}]
-    return [response.status_code, response.json()]
+    return [response.status_code, response.headers["location"] if response.status_code == 307 else response.json()]

@@ -6,6 +6,7 @@ import math
 from typing import Any, NamedTuple
 
 import anyio
+import anyio.lowlevel
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
@@ -87,6 +88,8 @@ class Patience:
         with anyio.move_on_after(self._seconds) as waiting:
 
             async def begin(message: Message) -> None:
+                # A thread is not stopped at the deadline: what it answers after that must not be begun as well.
+                await anyio.lowlevel.checkpoint_if_cancelled()
                 waiting.deadline = math.inf  # how long a client takes to read is its own business
                 await send(message)
 
