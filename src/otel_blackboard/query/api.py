@@ -23,7 +23,7 @@ from otel_blackboard import __version__
 from otel_blackboard.access import Credential, KeyRing
 from otel_blackboard.config import Settings
 from otel_blackboard.exporter.bodies import BodyDamaged, BodyMissing, BodyStoreError
-from otel_blackboard.exporter.clickhouse import StoreError
+from otel_blackboard.exporter.clickhouse import StoreError, longest_read
 from otel_blackboard.exporter.faults import fault
 from otel_blackboard.exporter.reader import Reader, RunFilter
 from otel_blackboard.failures import Outages
@@ -71,7 +71,7 @@ def make_api(
     problems.install(app)
     _install_store_errors(app, settings)
     # A request may make several queries, each of which may take that long.
-    app.add_middleware(Patience, seconds=2 * settings.store_timeout)
+    app.add_middleware(Patience, seconds=2 * longest_read(settings))
     board = Board(reader, settings, clock_ns)
     secret = tokens.secret_of(settings)
     app.include_router(_routes(board, keys, secret))
