@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -17,7 +18,7 @@ from tests import otlp
 from tests.effort import FUZZ_SECONDS, NIGHTLY
 from tests.spans import DETAILS, START, Trace
 
-CAPTURES = Path(__file__).parents[2] / "shared" / "captures"
+CAPTURES = Path(os.environ.get("BLACKBOARD_SHARED") or Path(__file__).parents[2] / "shared") / "captures"
 _LARGEST_SEED = 20_000
 
 

@@ -27,6 +27,11 @@ from otel_blackboard.records import (
 NAME_KEPT = 1_024
 """Characters of a name (agent, model, tool …) in the light columns; the attribute itself is kept whole."""
 
+_KEPT = dict.fromkeys(
+    "agent_id agent_instance conversation_id use_case_id user_id response_id join_key tool_call_id".split(), 8_192
+)
+"""The same for what tells one thing from another: where such an id is cut, two may become one."""
+
 _NUMBERS = frozenset(f.name for f in fields(Light) if "int | None" in str(f.type))
 IDS = {"run_id": "run_", "step_id": "step_"}
 
@@ -123,7 +128,7 @@ def read_facts(
                 light.cost_usd, light.cost_source = cost, "span"  # type: ignore[union-attr]
             else:
                 text = first_text(value)
-                setattr(light, fact, text if fact in IDS else text[:NAME_KEPT])
+                setattr(light, fact, text if fact in IDS else text[: _KEPT.get(fact, NAME_KEPT)])
             break
     light.provider = _RENAMED_PROVIDERS.get(light.provider, light.provider)
     if not light.agent_id:
