@@ -27,6 +27,19 @@ def readable(text: str | bytes) -> str:
     return raw_text(text).decode(errors="backslashreplace")
 
 
+def said(attributes: Any) -> list[str]:
+    """What attributes say, type by type; NaN is itself, and their order says nothing."""
+    return sorted(f"{readable(key)}: {typed(value)}" for key, value in attributes.items())
+
+
+def typed(value: Any) -> str:
+    if isinstance(value, list):
+        return f"[{', '.join(map(typed, value))}]"
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{key!r}: {typed(item)}' for key, item in value.items())}}}"
+    return f"{type(value).__name__} {value!r}"
+
+
 def pairs_of(attributes: Attributes) -> list[tuple[str, Value]]:
     """As sent: earlier values of repeated keys first."""
     earlier = attributes.get(DUPLICATES)
