@@ -432,10 +432,13 @@ _OF_TRACES = (
     "WHERE organization_id = {organization:String} AND project_id = {project:String} "
     "AND trace_id IN {traces:Array(String)}"
 )
-# What FINAL would count, for less than half of its price: the newest version of each key.
+# The time stands first: the engine takes up a table where the query is read, and a time that it reads later would be newer
+# than what is seen. What FINAL would count, for less than half of its price: the newest version of each key.
 _CHECK = (
-    " UNION ALL ".join(
-        f"SELECT trace_id, toUnixTimestamp64Nano(now64(9)) AS at, '{table}' AS held, count() AS rows, "
+    "SELECT '' AS trace_id, toUnixTimestamp64Nano(now64(9)) AS at, '' AS held, 0 AS rows, 0 AS digest, "
+    "emptyArrayString() AS parts, 0 AS newest UNION ALL "
+    + " UNION ALL ".join(
+        f"SELECT trace_id, 0 AS at, '{table}' AS held, count() AS rows, "
         f"groupBitXor(newest) AS digest, {parts} AS parts, max(newest) FROM (SELECT trace_id, {key}, "
         f"reinterpretAsUInt64(max(version)) AS newest FROM {table} {_OF_TRACES} GROUP BY trace_id, {key}) GROUP BY trace_id"
         for table, key, parts in (
@@ -444,8 +447,7 @@ _CHECK = (
             ("run_parts", "part", "groupArray(part)"),
         )
     )
-    + " UNION ALL SELECT '', toUnixTimestamp64Nano(now64(9)), '', 0, 0, emptyArrayString(), 0"
-)  # the time, if nothing else
+)
 # Of each trace the newest derivation, and the oldest that a run part which is not deleted comes from.
 _STANDING = (
     "SELECT trace_id, max(newest), minOrNullIf(newest, NOT gone) FROM (SELECT trace_id, part, max(version) AS newest, "
