@@ -46,6 +46,7 @@ POINTS: dict[str, frozenset[str]] = {
 }
 """Where a flush can be cut short → the tables that have been written by then."""
 
+
 def story() -> tuple[Part, Part, Part]:
     """Three flushes of one run (and of a second trace that begins with the second).
 

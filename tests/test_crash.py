@@ -387,7 +387,11 @@ def shows(project: Project, point: str, expected: dict[str, Any]) -> None:
     found = answers_of(project)
     for path in expected:
         # An artifact that was not stored cannot be listed; the span that it is of is there.
-        if path.endswith(("/timeline", "/paths")) or path.count("/") == 2 or {"spans", "artifacts", "logs"} <= POINTS[point]:
+        if (
+            path.endswith(("/timeline", "/paths"))
+            or path.count("/") == 2
+            or {"spans", "artifacts", "logs"} <= POINTS[point]
+        ):
             assert found[path] == expected[path], path
 
 

@@ -95,7 +95,9 @@ def test_a_migration_cut_short_between_any_two_statements_loses_no_row(
             migrate(Dying(client, statements))  # type: ignore[arg-type]
         except Killed:
             migrate(client)
-            counts = [int(str(client.command(f"SELECT count() FROM (SELECT DISTINCT * FROM {name})"))) for name in tables]
+            counts = [
+                int(str(client.command(f"SELECT count() FROM (SELECT DISTINCT * FROM {name})"))) for name in tables
+            ]
             assert counts == [1] * len(tables), f"after {statements} statements"
             client.close()
         else:
