@@ -262,7 +262,7 @@ def test_what_a_killed_process_left_of_its_inserts_is_gone_with_the_next_start(t
     left.parent.mkdir(parents=True)
     left.write_bytes(b"what somebody said")
     with service(tmp_path / "data") as running:
-        run_agent(HttpExporter(endpoint=f"http://{running.http}/v1/traces"), "tidy")
+        run_agent(HttpExporter(endpoint=f"{running.http}/v1/traces"), "tidy")
         assert running.get("/runs/tidy")["span_count"] == 3
         assert not left.exists()
         assert left.parent.stat().st_mode & 0o077 == 0
