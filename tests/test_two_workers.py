@@ -132,6 +132,17 @@ def test_rows_of_a_worker_that_is_late_do_not_stand_over_those_left_out_as_uncha
     assert (plain.span_id, f"run_{plain.trace_id}") in rows(first, tenant)
 
 
+def test_a_notice_that_comes_again_at_another_worker_does_not_open_its_span(
+    first: Stores, second: Exporter, tenant: Tenant
+) -> None:
+    """The two differ by nothing but their end, and the other worker has not seen the finished one."""
+    finished, notice = (Trace("again").flow("flow") for _ in range(2))
+    notice.end_ns = 0
+    first.exporter.flush([(tenant, finished)], [])
+    second.flush([(tenant, notice)], [])
+    assert [run["status"] for run in runs(first, tenant)] == ["complete"]
+
+
 def three_spans(name: str) -> tuple[Span, Span, Span]:
     """One without a run id and two with one each."""
     trace = Trace(name)

@@ -138,7 +138,7 @@ def read_span(tenant: Tenant, span: Span) -> SpanReading:
         end_ns=span.end_ns,
         size=len(attributes),
         texts=(span.name, attributes_text, events_text, links_text, span.status_message, span.parent_span_id,
-               f"{span.kind} {span.status_code} {span.start_ns} {span.flags} {span.trace_state}", resource, scope,
+               f"{span.kind} {span.status_code} {span.start_ns} {span.end_ns} {span.flags} {span.trace_state}", resource, scope,
                f"{span.dropped_attributes_count} {span.dropped_events_count} {span.dropped_links_count}"),
         contents=contents.items,
     )  # fmt: skip
