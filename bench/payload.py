@@ -1,15 +1,14 @@
-"""OTLP bodies for the bench: agent runs with distinct texts. One seed gives the same body all through a process.
+"""OTLP bodies for the bench: agent runs with distinct texts. The same seed gives the same bytes on every machine.
 
-A run of 16 spans is 1 flow_run, 3 passes, 6 model calls and 6 tool calls, about 21 attributes a span; of three spans one
-carries a prompt of 6 KB and an answer of 2 KB.
+`request` makes what the project's shared tools/otlp_payload.py makes, byte for byte (a test holds them), so that figures
+of different sessions are about one payload: runs of 16 spans (1 flow_run, 3 passes, 6 model calls, 6 tool calls), about 21
+attributes a span, a prompt of 6 KB and an answer of 2 KB on every third. `part_body` makes one run in many requests.
 """
 
 from __future__ import annotations
 
 import json
 import random
-import time
-from functools import lru_cache
 from typing import Any
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
@@ -18,64 +17,79 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 SPANS_A_RUN = 16
 SPANS_A_BODY = 512
 
-_START = time.time_ns() - 3600 * 10**9
-_MODELS = ("gpt-4o", "gpt-4o-mini", "claude-sonnet-4-5", "gemini-2.5-flash")
-_TOOLS = ("web_search", "fetch_page", "query_table", "read_file", "run_tests")
-_AGENTS = ("researcher", "writer", "reviewer")
+_START = 1_790_000_000_000_000_000
+_MODELS = ["gpt-4o", "gpt-4o-mini", "claude-sonnet-4-5", "gemini-2.5-flash"]
+_TOOLS = ["web_search", "fetch_page", "query_table", "read_file", "run_tests"]
+_AGENTS = ["researcher", "writer", "reviewer"]
 
 
-def body(seed: int, spans: int = SPANS_A_BODY) -> bytes:
+def _vocabulary() -> list[str]:
+    rnd = random.Random(7)
+    return ["".join(rnd.choice("etaoinshrdlucmfwypvbgk") for _ in range(rnd.randint(2, 9))) for _ in range(6000)]
+
+
+_VOCABULARY = _vocabulary()
+COMMON = [word for word in _VOCABULARY[2:200] if len(word) > 4]
+"""Words that most runs hold: the further down the list, the rarer in the texts."""
+RARE = [word for word in _VOCABULARY[3000:] if len(word) > 4]
+"""Words that hardly any text holds."""
+
+
+def request(seed: int, spans: int = SPANS_A_BODY, project: str = "default") -> bytes:
     """One request: whole runs of 16 spans, each a trace of its own."""
     rnd = random.Random(seed)
-    request, out = _request()
-    for first in range(0, spans, SPANS_A_RUN):
-        count = min(SPANS_A_RUN, spans - first)
-        _run(out, rnd, trace_id(seed, first // SPANS_A_RUN), _START + seed * 10**9 + first * 10**6, count)
-    return request.SerializeToString()
+    made, out = _request(project)
+    trace, ids, agent = b"", [], ""
+    for i in range(spans):
+        place = i % SPANS_A_RUN
+        if place == 0:
+            trace, ids, agent = rnd.randbytes(16), [], rnd.choice(_AGENTS)
+        ids.append(rnd.randbytes(8))
+        parent = b"" if place == 0 else ids[0] if place < 4 else ids[1 + (place - 4) % 3]
+        start = _START + seed * 10**9 + i * 10**6
+        _span(out, rnd, trace, ids[-1], parent, place, agent, start, with_texts=i % 3 == 0)
+    return made.SerializeToString()
 
 
 def part_body(seed: int, trace: bytes, part: int, spans: int) -> bytes:
     """Part `part` of one run: the first one has its root, every one a pass with model and tool calls below it."""
     rnd = random.Random(f"{seed} {part}")
-    request, out = _request()
+    made, out = _request("default")
     root, own = trace[:8], rnd.randbytes(8)
     start = _START + part * 10**9
     if part == 0:
         _span(out, rnd, trace, root, b"", 0, "researcher", start)
     _span(out, rnd, trace, own, root, 1, "researcher", start + 1)
-    for place in range(len(out), spans):
-        _span(out, rnd, trace, rnd.randbytes(8), own, 4 + place % 12, "researcher", start + place * 10**6)
-    return request.SerializeToString()
+    for i in range(len(out), spans):
+        _span(out, rnd, trace, rnd.randbytes(8), own, 4 + i % 12, "researcher", start + i * 10**6, i % 3 == 0)
+    return made.SerializeToString()
 
 
-def trace_id(seed: int, run: int) -> bytes:
-    return random.Random(f"{seed} {run}").randbytes(16)
+def traces(body: bytes) -> list[bytes]:
+    """The trace ids of a request, each once."""
+    made = ExportTraceServiceRequest.FromString(body)
+    return list(dict.fromkeys(span.trace_id for span in made.resource_spans[0].scope_spans[0].spans))
 
 
-def run_id(seed: int, run: int) -> str:
-    return "run_" + trace_id(seed, run).hex()
+def run_of(trace: bytes) -> str:
+    return "run_" + trace.hex()
 
 
-def _request() -> tuple[ExportTraceServiceRequest, Any]:
-    request = ExportTraceServiceRequest()
-    resource_spans = request.resource_spans.add()
-    resource_spans.resource.attributes.extend([_attribute("service.name", "bench")])
+def _request(project: str) -> tuple[ExportTraceServiceRequest, Any]:
+    made = ExportTraceServiceRequest()
+    resource_spans = made.resource_spans.add()
+    resource_spans.resource.attributes.extend(
+        [_attribute("service.name", "bench"), _attribute("blackboard.project.id", project)]
+    )
     scope_spans = resource_spans.scope_spans.add()
     scope_spans.scope.name = "bench"
-    return request, scope_spans.spans
-
-
-def _run(out: Any, rnd: random.Random, trace: bytes, start_ns: int, count: int) -> None:
-    agent = rnd.choice(_AGENTS)
-    ids = [rnd.randbytes(8) for _ in range(count)]
-    for place, span_id in enumerate(ids):
-        parent = b"" if place == 0 else ids[0] if place < 4 else ids[1 + (place - 4) % 3]
-        _span(out, rnd, trace, span_id, parent, place, agent, start_ns + place * 10**6)
+    return made, scope_spans.spans
 
 
 def _span(
-    out: Any, rnd: random.Random, trace: bytes, span_id: bytes, parent: bytes, place: int, agent: str, start_ns: int
-) -> None:
+    out: Any, rnd: random.Random, trace: bytes, span_id: bytes, parent: bytes, place: int, agent: str, start_ns: int,
+    with_texts: bool = False,
+) -> None:  # fmt: skip
     """`place` in a run of 16: 0 the run, 1-3 passes, 4-9 model calls, 10-15 tool calls."""
     span = out.add()
     span.trace_id, span.span_id, span.parent_span_id = trace, span_id, parent
@@ -83,7 +97,7 @@ def _span(
     span.start_time_unix_nano = start_ns
     span.end_time_unix_nano = start_ns + rnd.randrange(10**6, 3 * 10**9)
     sent: dict[str, Any] = {
-        f"app.label.{n}": rnd.choice(("alpha", "beta", "gamma")) + str(rnd.randrange(50)) for n in range(12)
+        f"app.label.{n}": rnd.choice(["alpha", "beta", "gamma"]) + str(rnd.randrange(50)) for n in range(12)
     }
     sent |= {"gen_ai.conversation.id": trace.hex()[:16], "user.id": f"user-{rnd.randrange(500)}"}
     sent["gen_ai.agent.name"] = agent
@@ -116,7 +130,7 @@ def _span(
             "gen_ai.tool.call.arguments": json.dumps({"query": _text(rnd, 40)}),
             "gen_ai.tool.call.result": _text(rnd, 400),
         }
-    if place % 3 == 0:
+    if with_texts:
         sent["gen_ai.input.messages"] = _message("user", _text(rnd, 6000))
         sent["gen_ai.output.messages"] = _message("assistant", _text(rnd, 2000))
     span.attributes.extend(_attribute(key, value) for key, value in sent.items())
@@ -132,21 +146,11 @@ def _attribute(key: str, value: Any) -> KeyValue:
 
 
 def _text(rnd: random.Random, size: int) -> str:
-    """English-like text of about `size` characters; zstd shrinks a long one about five times. Starts with a number of
-    its own, so that no two are the same."""
-    book = _book()
-    start = rnd.randrange(len(book) - size)
-    return f"{rnd.getrandbits(48)} {book[start : start + size]}"
-
-
-@lru_cache(maxsize=1)
-def _book() -> str:
-    """Two million characters to cut texts from: quicker than to make each of them word by word."""
-    rnd = random.Random(7)
-    words = ["".join(rnd.choice("etaoinshrdlucmfwypvbgk") for _ in range(rnd.randint(2, 9))) for _ in range(6000)]
-    return " ".join(words[int(rnd.paretovariate(0.8)) % len(words)] for _ in range(400_000))
-
-
-def words() -> list[str]:
-    """Words that the texts hold, longer ones."""
-    return sorted({word for word in _book()[:100_000].split() if len(word) > 4})
+    """English-like text of about `size` characters, which zstd shrinks about five times."""
+    out: list[str] = []
+    length = 0
+    while length < size:
+        word = _VOCABULARY[int(rnd.paretovariate(0.8)) % len(_VOCABULARY)]
+        out.append(word)
+        length += len(word) + 1
+    return " ".join(out)

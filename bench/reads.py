@@ -1,24 +1,31 @@
-"""Reads through the REST API on a kept connection, at a store of many spans."""
+"""Reads through the REST API on a kept connection: routes for random runs, at rest and while spans arrive."""
 
 from __future__ import annotations
 
 import http.client
+import itertools
 import json
 import random
 import time
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+from urllib.parse import urlsplit
 
-from bench import PROJECT, Figure, Service, payload, percentile
-from bench.ingest import send
+from bench import payload
+from bench.processes import settle
+from bench.sending import Load, send
+from tests.running_service import RunningService
 
-Answer = Callable[[str], int]
-"""Asks for one run; gives the number of things answered."""
+_PROJECT = "project_id=default"
+Times = dict[str, list[float]]
+"""Route → ms of each read."""
 
 
 class Client:
-    def __init__(self, service: Service) -> None:
-        self._connection = http.client.HTTPConnection("127.0.0.1", service.api, timeout=60)
+    def __init__(self, url: str) -> None:
+        self._connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=60)
 
     def __call__(self, path: str, sent: Any = None, token: str = "") -> Any:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
@@ -34,47 +41,61 @@ class Client:
         return answer
 
 
-def fill(service: Service, seeds: range) -> None:
-    send(service, (payload.body(seed) for seed in seeds), threads=4)
-    service.settle(quiet=1, most=120)
+def at_rest(running: RunningService, load: Load, samples: int) -> Times:
+    settle(quiet=1, most=120)
+    reading = _reading(running, load)
+    next(reading)  # what is done once, the first time, is not what a read costs
+    return _merged(next(reading) for _ in range(samples))
 
 
-def measure(service: Service, seeds: range, samples: int) -> list[Figure]:
-    """p50 and p95 of each route over random runs of `seeds`."""
-    ask = Client(service)
-    rnd = random.Random(1)
-    runs_a_body = payload.SPANS_A_BODY // payload.SPANS_A_RUN
-    runs = [payload.run_id(rnd.choice(seeds), rnd.randrange(runs_a_body)) for _ in range(samples)]
-    project = f"project_id={PROJECT}"
-    tokens = {
-        run: ask(f"/api/v1/runs/{run}/tokens?{project}", {"capabilities": ["query_blackboard"]})["token"]
-        for run in runs
-    }
-    words = [" ".join(rnd.sample(payload.words(), 2)) for _ in runs]
+def while_spans_arrive(running: RunningService, load: Load, requests: int, senders: int) -> tuple[Times, float]:
+    """Reads one after another for as long as the senders send; and spans/s of what arrived meanwhile."""
+    reading, ended = _reading(running, load), list[float]()
+    next(reading)  # also chooses the runs: of those that are there before
+    bodies = list(load.next(requests))
+    with ThreadPoolExecutor(1) as pool:
+        begun = time.perf_counter()
+        sending = pool.submit(send, running.http, bodies, senders)
+        sending.add_done_callback(lambda _: ended.append(time.perf_counter()))
+        times = _merged(itertools.takewhile(lambda _: not sending.done(), reading))
+        sending.result()
+    return times, len(bodies) * payload.SPANS_A_BODY / (ended[0] - begun)
 
-    def recall(run: str) -> int:
-        query = words[runs.index(run)]
-        return len(ask("/api/v1/recall", {"query": query, "top_k": 5}, tokens[run])["results"])
 
-    routes: dict[str, tuple[Answer, str]] = {
-        "run list, 50 of all": (lambda run: ask(f"/api/v1/runs?{project}&limit=50")["count"], "budget 40 / 80"),
-        "run": (lambda run: ask(f"/api/v1/runs/{run}?{project}")["span_count"], ""),
-        "timeline": (lambda run: ask(f"/api/v1/runs/{run}/timeline?{project}")["count"], ""),
-        "artifact list": (lambda run: ask(f"/api/v1/runs/{run}/artifacts?{project}")["count"], "budget 40 / 80"),
-        "ledger": (lambda run: len(ask(f"/api/v1/runs/{run}/ledger?{project}")["lines"]), "budget 40 / 80"),
-        "recall, 5 with their bodies": (recall, "budget 40 / 80"),
-    }
-    figures = []
-    for name, (answer, note) in routes.items():
-        answer(runs[0])
-        cpu, times, found = service.cpu_seconds(), [], 0
-        for run in runs:
-            started = time.perf_counter()
-            found += answer(run)
-            times.append((time.perf_counter() - started) * 1000)
-        cpu = (service.cpu_seconds() - cpu) / samples * 1000
-        if not found:
-            raise RuntimeError(f"{name}: every answer was empty")
-        figures.append(Figure(f"{name}, p50", percentile(times, 0.5), "ms", f"CPU {cpu:.0f} ms {note}".rstrip()))
-        figures.append(Figure(f"{name}, p95", percentile(times, 0.95), "ms"))
-    return figures
+def _reading(running: RunningService, load: Load) -> Iterator[Times]:
+    """Every route once, each time for another run of what was sent until now."""
+    ask, rnd = Client(running.api), random.Random(load.requests)
+    seeds = rnd.sample(range(load.requests), min(8, load.requests))
+    runs = [payload.run_of(trace) for seed in seeds for trace in payload.traces(payload.request(seed))]
+    for run in itertools.cycle(rnd.sample(runs, len(runs))):
+        token = ask(f"/api/v1/runs/{run}/tokens?{_PROJECT}", {"capabilities": ["query_blackboard"]})["token"]
+        common, rare = (rnd.sample(words, 2) for words in (payload.COMMON, payload.RARE))
+        # Path, and what must not be empty: no empty answer may pass for a fast one.
+        routes = {
+            "run list": ("/runs?limit=50", "count"),
+            "run": (f"/runs/{run}?", "span_count"),
+            "timeline": (f"/runs/{run}/timeline?", "count"),
+            "artifact list": (f"/runs/{run}/artifacts?", "count"),
+            "ledger": (f"/runs/{run}/ledger?", "lines"),
+            "search, common words": (f"/search?q={'+'.join(common)}", ""),
+            "search, rare words": (f"/search?q={'+'.join(rare)}", ""),
+        }
+        times: Times = {}
+        for name, (path, wanted) in routes.items():
+            begun = time.perf_counter()
+            answer = ask(f"/api/v1{path}&{_PROJECT}")
+            times[name] = [(time.perf_counter() - begun) * 1000]
+            if wanted and not answer[wanted]:
+                raise RuntimeError(f"{name}: the answer was empty")
+        begun = time.perf_counter()
+        ask("/api/v1/recall", {"query": " ".join(common), "top_k": 5}, token)
+        times["recall"] = [(time.perf_counter() - begun) * 1000]
+        yield times
+
+
+def _merged(rounds: Iterator[Times]) -> Times:
+    merged: Times = defaultdict(list)
+    for times in rounds:
+        for route, some in times.items():
+            merged[route] += some
+    return merged

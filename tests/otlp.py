@@ -22,6 +22,24 @@ def raw_text(text: str | bytes) -> bytes:
     return text if isinstance(text, bytes) else text.encode("utf-8", "surrogateescape")
 
 
+def readable(text: str | bytes) -> str:
+    """What the decoders make of a text that must be one."""
+    return raw_text(text).decode(errors="backslashreplace")
+
+
+def said(attributes: Any) -> list[str]:
+    """What attributes say, type by type; NaN is itself, and their order says nothing."""
+    return sorted(f"{readable(key)}: {typed(value)}" for key, value in attributes.items())
+
+
+def typed(value: Any) -> str:
+    if isinstance(value, list):
+        return f"[{', '.join(map(typed, value))}]"
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{key!r}: {typed(item)}' for key, item in value.items())}}}"
+    return f"{type(value).__name__} {value!r}"
+
+
 def pairs_of(attributes: Attributes) -> list[tuple[str, Value]]:
     """As sent: earlier values of repeated keys first."""
     earlier = attributes.get(DUPLICATES)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import gzip
 import json
 import logging
 import sys
 import threading
+import tracemalloc
 import zlib
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import Future
@@ -490,6 +492,37 @@ async def test_an_announced_length_above_the_limit_is_refused_unread() -> None:
     assert sent[0]["status"] == 413
 
 
+async def test_a_body_that_stays_away_may_be_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its sender may be there still, behind a bad line; a final answer would make it drop the data."""
+    monkeypatch.setattr("otel_blackboard.collector.http._STALLED", 0.1)
+
+    async def begun() -> AsyncIterator[bytes]:
+        yield b"\n"
+        await asyncio.sleep(30)
+
+    intake, counters = FakeIntake(), Counters()
+    async with http_door(intake, counters=counters) as send:
+        answer = await send(begun())
+    assert (answer.code, answer.retry_after, intake.arrivals) == (503, 7, [])
+    assert counters.refused == {"stalled": 1}
+
+
+async def test_a_grpc_message_that_stays_away_may_be_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("otel_blackboard.collector.grpc._STALLED", 0.1)
+
+    async def silent() -> AsyncIterator[bytes]:
+        await asyncio.sleep(30)
+        yield b""
+
+    server, port = await start_grpc_door(FakeIntake(), None, settings())
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await channel.stream_unary(TRACE_EXPORT)(silent())
+    await server.stop(0)
+    assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
+    assert "google.rpc.retryinfo-bin" in dict(refused.value.trailing_metadata() or ())
+
+
 async def test_a_sender_that_disconnects_in_mid_body_leaves_nothing_behind() -> None:
     messages = [{"type": "http.request", "body": b"abc", "more_body": True}, {"type": "http.disconnect"}]
 
@@ -642,6 +675,44 @@ def test_bodies_that_wait_to_be_decoded_are_bounded() -> None:
     undecoded.hold(40)
     undecoded.release(100)
     undecoded.hold(100)
+
+
+class Refusing:
+    """A fake intake: every arrival is refused, at once or when a store has failed."""
+
+    def __init__(self, at_once: bool) -> None:
+        self.at_once = at_once
+
+    def prepare(self, arrival: Arrival) -> None:
+        pass
+
+    def submit(self, arrival: Arrival) -> Future[None]:
+        if self.at_once:
+            raise QueueFull
+        future: Future[None] = Future()
+        future.set_exception(StoreUnavailable())
+        return future
+
+
+@DOORS
+@pytest.mark.parametrize("at_once", [True, False])
+async def test_a_refused_request_is_let_go_at_once(door: Any, at_once: bool) -> None:
+    """Not when cycles are looked for, which is seldom here: in an outage every request is refused."""
+    body = spans("x" * 100_000).SerializeToString()
+    async with door(Refusing(at_once)) as send:
+        await send(body)
+        gc.collect()
+        gc.disable()
+        tracemalloc.start()
+        try:
+            for _ in range(20):
+                answer = await send(body)
+                assert answer.code in (429, 503, "RESOURCE_EXHAUSTED", "UNAVAILABLE")
+            held, _ = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+            gc.enable()
+    assert held < 5 * len(body)
 
 
 @DOORS

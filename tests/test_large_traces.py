@@ -39,6 +39,7 @@ class Worker:
     def __init__(self, project: Project, clock: Clock, alone: bool = False) -> None:
         self.exporter = Exporter(project.stores.settings, project.stores.bodies, alone=alone)
         self.exporter._large = LargeTraces(clock)
+        self.exporter._cut_short = False  # what is found at the start without a mark has a test of its own
         self._tenant = project.tenant
 
     def store(self, spans: list[Span]) -> None:

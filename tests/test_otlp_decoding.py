@@ -36,6 +36,7 @@ from otel_blackboard.collector.arrival import (
     names_credential,
 )
 from otel_blackboard.records import DUPLICATES, InvalidText, Value
+from tests.effort import NIGHTLY
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -215,43 +216,6 @@ def as_json(message: Any, snake_case: bool, base64_ids: bool, enum_names: bool, 
         return found
 
     return json.dumps(rewrite(document)).encode()
-
-
-@settings(deadline=None, max_examples=40)
-@given(
-    requests(SPANS, "resource_spans", "scope_spans", "spans"),
-    st.booleans(),
-    st.booleans(),
-    st.booleans(),
-    st.booleans(),
-)
-def test_spans_are_equal_from_protobuf_and_json(
-    made: dict[str, Any], snake_case: bool, base64_ids: bool, enum_names: bool, plain_integers: bool
-) -> None:
-    message = ExportTraceServiceRequest(**made)
-    from_protobuf = otlp_protobuf.decode_traces(message.SerializeToString())
-    from_json = otlp_json.decode_traces(as_json(message, snake_case, base64_ids, enum_names, plain_integers))
-    assert len(from_protobuf.rejected) == len(from_json.rejected)
-    assert repr(from_protobuf.spans) == repr(from_json.spans)
-    assert from_protobuf.blanked == from_json.blanked
-
-
-@settings(deadline=None, max_examples=40)
-@given(
-    requests(LOGS, "resource_logs", "scope_logs", "log_records"),
-    st.booleans(),
-    st.booleans(),
-    st.booleans(),
-    st.booleans(),
-)
-def test_logs_are_equal_from_protobuf_and_json(
-    made: dict[str, Any], snake_case: bool, base64_ids: bool, enum_names: bool, plain_integers: bool
-) -> None:
-    message = ExportLogsServiceRequest(**made)
-    from_protobuf = otlp_protobuf.decode_logs(message.SerializeToString())
-    from_json = otlp_json.decode_logs(as_json(message, snake_case, base64_ids, enum_names, plain_integers))
-    assert from_protobuf.rejected == from_json.rejected == []
-    assert repr(from_protobuf.logs) == repr(from_json.logs)
 
 
 def slowly(value: AnyValue) -> Value:
@@ -714,7 +678,7 @@ JSON_VALUES = st.recursive(
 )
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=5_000 if NIGHTLY else 200)
 @given(
     st.dictionaries(
         st.sampled_from(
@@ -740,7 +704,7 @@ def test_json_of_any_shape_is_read_or_refused(document: dict[str, Any], outside:
             assert str(error)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=5_000 if NIGHTLY else 300)
 @given(st.binary(max_size=200), st.sampled_from(["", "gzip", "deflate", "zstd"]), st.booleans())
 def test_random_bytes_are_read_or_refused(noise: bytes, encoding: str, inside: bool) -> None:
     """Noise as a body, and noise in the place of a span's fields."""

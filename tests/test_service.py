@@ -255,3 +255,15 @@ def test_keys_decide_who_sends_and_reads(tmp_path: Path) -> None:
         assert ask(other, "/runs/run_http").json() == ask(other, "/runs/run_never").json()
         assert ask(reader, "/runs", "elsewhere").status_code == 404
         assert writer not in running.log.read_text()
+
+
+def test_what_a_killed_process_left_of_its_inserts_is_gone_with_the_next_start(tmp_path: Path) -> None:
+    left = tmp_path / "data" / "scratch" / "tmpabc.native"
+    left.parent.mkdir(parents=True)
+    left.write_bytes(b"what somebody said")
+    with service(tmp_path / "data") as running:
+        run_agent(HttpExporter(endpoint=f"{running.http}/v1/traces"), "tidy")
+        assert running.get("/runs/tidy")["span_count"] == 3
+        assert not left.exists()
+        assert left.parent.stat().st_mode & 0o077 == 0
+    assert [*left.parent.iterdir()] == []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from starlette.testclient import TestClient
 from otel_blackboard.collector.arrival import Arrival, StoreUnavailable
 from otel_blackboard.collector.group_commit import GroupCommit, Waiting
 from otel_blackboard.config import Settings
+from otel_blackboard.exporter import flush
 from otel_blackboard.exporter.flush import Exporter, StoreFailed
 from otel_blackboard.exporter.preparation import Prepared, prepare
 from otel_blackboard.query.api import make_api
@@ -131,11 +132,39 @@ def test_rows_of_a_worker_that_is_late_do_not_stand_over_those_left_out_as_uncha
     assert (plain.span_id, f"run_{plain.trace_id}") in rows(first, tenant)
 
 
+def test_a_notice_that_comes_again_at_another_worker_does_not_open_its_span(
+    first: Stores, second: Exporter, tenant: Tenant
+) -> None:
+    """The two differ by nothing but their end, and the other worker has not seen the finished one."""
+    finished, notice = (Trace("again").flow("flow") for _ in range(2))
+    notice.end_ns = 0
+    first.exporter.flush([(tenant, finished)], [])
+    second.flush([(tenant, notice)], [])
+    assert [run["status"] for run in runs(first, tenant)] == ["complete"]
+
+
 def three_spans(name: str) -> tuple[Span, Span, Span]:
     """One without a run id and two with one each."""
     trace = Trace(name)
     plain = trace.span("plain")
     return plain, trace.span("one", 1, blackboard__run__id="r1"), trace.span("two", 2, blackboard__run__id="r2")
+
+
+def test_the_time_of_a_look_is_older_than_what_is_seen(first: Stores, second: Exporter, tenant: Tenant) -> None:
+    """Or a stale look could win over one that saw more. Here the time is slow to be told, and a span comes meanwhile."""
+    time = "toUnixTimestamp64Nano(now64(9))"
+    assert time in flush._CHECK
+    slowly = flush._CHECK.replace(time, f"(SELECT sleep(2)) + {time}")
+    span = Trace("between").span("x")
+    values = {"organization": tenant.organization_id, "project": tenant.project_id, "traces": [span.trace_id]}
+    with ThreadPoolExecutor(1) as pool, first.reader._clients.client() as client:
+        look = pool.submit(lambda: client.query(slowly, parameters=values).result_rows)
+        second.flush([(tenant, span)], [])
+        with first.reader._clients.client() as other:
+            ((stored_at,),) = other.query(f"SELECT {time}").result_rows
+        rows = look.result()
+    seen = any(row[2] == "spans" for row in rows)
+    assert seen or max(row[1] for row in rows) < stored_at
 
 
 def test_what_cannot_be_read_back_is_not_acknowledged(

@@ -7,14 +7,17 @@ import contextlib
 import gc
 import logging
 import os
+import shutil
 import signal
 import socket
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 import anyio.to_thread
 import uvicorn
@@ -72,14 +75,34 @@ def open_stores(settings: Settings) -> Iterator[Stores]:
         settings.data.mkdir(parents=True, exist_ok=True)
     bodies = open_body_store(settings)
     bodies.check()
-    clickhouse.prepare(settings)
-    stores = Stores(
-        settings, bodies, Exporter(settings, bodies, alone=not settings.clickhouse), Reader(settings, bodies)
-    )
+    with _scratch(settings) if not settings.clickhouse else contextlib.nullcontext():
+        clickhouse.prepare(settings)
+        stores = Stores(
+            settings, bodies, Exporter(settings, bodies, alone=not settings.clickhouse), Reader(settings, bodies)
+        )
+        try:
+            yield stores
+        finally:
+            stores.close()
+
+
+_emptied: set[Path] = set()
+
+
+@contextlib.contextmanager
+def _scratch(settings: Settings) -> Iterator[None]:
+    """chDB's client writes every insert to a temporary file first, content and all. A process that is killed leaves it
+    behind: so it lies in a folder of ours, which the first to open the data empties."""
+    folder = settings.data / "scratch"
+    if folder not in _emptied and not clickhouse.is_locked(settings.data / "rows"):
+        shutil.rmtree(folder, ignore_errors=True)
+        _emptied.add(folder)
+    folder.mkdir(mode=0o700, exist_ok=True)
+    before, tempfile.tempdir = tempfile.tempdir, str(folder)
     try:
-        yield stores
+        yield
     finally:
-        stores.close()
+        tempfile.tempdir = before
 
 
 def load_keys(settings: Settings) -> KeyRing | None:

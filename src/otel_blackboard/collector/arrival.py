@@ -414,6 +414,9 @@ class Passage:
                 if future.cancelled():
                     raise ShuttingDown from None
                 raise
+            finally:
+                # An error in them would hold this frame, and the frame them and the arrival, until cycles are looked for.
+                del future, stored
         self.counters.took(arrival, len(rejected))
 
 

@@ -66,7 +66,10 @@ class GroupCommit:
         self._thread.start()
 
     def prepare(self, arrival: Arrival) -> None:
+        """Reads the records. Raises QueueFull or ShuttingDown: what will be refused need not be read."""
         if arrival.prepared is None:
+            with self._changed:
+                self._refuse(held_bytes(arrival))
             arrival.prepared = self._exporter.prepare(arrival.spans, arrival.logs)
             arrival.spans, arrival.logs = [], []  # what was read of them is smaller
 
@@ -77,14 +80,17 @@ class GroupCommit:
         future: Future[None] = Future()
         size = held_bytes(arrival)
         with self._changed:
-            if self._closing:
-                raise ShuttingDown
-            if self._bytes and self._bytes + size > self._settings.max_queue_bytes:
-                raise QueueFull
+            self._refuse(size)
             self._waiting.append(Waiting(arrival, future, size))
             self._bytes += size
             self._changed.notify()
         return future
+
+    def _refuse(self, size: int) -> None:
+        if self._closing:
+            raise ShuttingDown
+        if self._bytes and self._bytes + size > self._settings.max_queue_bytes:
+            raise QueueFull
 
     def failing(self) -> str:
         """What the last flush failed with, while senders that were asked to come again may still be away; else ''."""

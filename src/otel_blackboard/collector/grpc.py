@@ -90,23 +90,28 @@ def _exporter(
     so it is we who decide when it is read."""
 
     async def export(messages: AsyncIterator[bytes], context: Any) -> bytes:
+        # An iterator that was read from holds the message for as long as grpc holds this frame (see below).
+        del messages
         passage.counters.came()
         try:
-            rejected = await _export(passage, signal, messages, context, turns)
+            rejected = await _export(passage, signal, context, turns)
+            return answers.encode(answers.accepted(signal, rejected), as_json=False)
         except Exception as error:
-            return await _refuse(passage, context, error)
-        return answers.encode(answers.accepted(signal, rejected), as_json=False)
+            situation, detail = answers.situation_of(error), str(error)
+            if situation == "internal":
+                log_failure(_log, "an OTLP door failed", error)
+        # Outside of `except`: abort() raises, and grpc keeps what it raises in a cycle, with this frame and, were it raised
+        # inside, with that error and all that its frames hold: a body each time until somebody looks for cycles.
+        return await _refuse(passage, context, situation, detail)
 
     return export
 
 
-async def _export(
-    passage: Passage, signal: str, messages: AsyncIterator[bytes], context: Any, turns: asyncio.Semaphore
-) -> list[str]:
+async def _export(passage: Passage, signal: str, context: Any, turns: asyncio.Semaphore) -> list[str]:
     credential = passage.identify(_authorization(context))
     await _take_turn(turns, passage.patience)
     try:
-        body = await _read(messages)
+        body = await _read(context)
         if len(body) > passage.limit:
             raise TooLarge(passage.limit)
         if signal == "metrics":
@@ -129,15 +134,15 @@ async def _take_turn(turns: asyncio.Semaphore, patience: float) -> None:
         raise QueueFull from None
 
 
-async def _read(messages: AsyncIterator[bytes]) -> bytes:
+async def _read(context: Any) -> bytes:
     try:
         async with asyncio.timeout(_STALLED):
-            body = await anext(messages, None)
+            message = await context.read()
     except TimeoutError:
         raise Stalled from None
-    if body is None:
+    if not isinstance(message, bytes):
         raise DecodeError("a call without a message")
-    return body
+    return message
 
 
 async def _decoded(
@@ -157,12 +162,9 @@ def _authorization(context: Any) -> str | None:
     return None
 
 
-async def _refuse(passage: Passage, context: Any, error: Exception) -> NoReturn:
-    situation = answers.situation_of(error)
-    if situation == "internal":
-        log_failure(_log, "an OTLP door failed", error)
+async def _refuse(passage: Passage, context: Any, situation: str, detail: str) -> NoReturn:
     passage.counters.refuse(situation)
-    status = answers.status_of(situation, str(error), passage.retry_after)
+    status = answers.status_of(situation, detail, passage.retry_after)
     details = [("grpc-status-details-bin", status.SerializeToString())]
     if hint := answers.hint_of(situation, passage.retry_after):
         details.append(("google.rpc.retryinfo-bin", hint.SerializeToString()))

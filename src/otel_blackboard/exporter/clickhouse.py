@@ -35,6 +35,8 @@ OLDEST_SERVER = (26, 3)
 _BOOT_TIMEOUT = 60
 """Seconds for what is done once, at the start: a schema is made while nobody waits."""
 
+_LONGEST_EMBEDDED_READ = 30
+
 MOST_IDS = 2_000
 """Ids in one query: a server takes at most 128 KiB in one parameter."""
 
@@ -193,12 +195,13 @@ def migrate(client: Client) -> None:
 
 
 def insert(client: Client, table: str, columns: Sequence[Column], values: Sequence[Sequence[Any]]) -> None:
-    """One block, column by column. Types are given, so that no DESCRIBE goes first."""
+    """One block, column by column. Types are given, so that no DESCRIBE goes first; words are sent as text, for the engine
+    makes their dictionaries faster than the client."""
     client.insert(
         table,
         values,
         column_names=[column.name for column in columns],
-        column_type_names=[column.type for column in columns],
+        column_type_names=[column.type.replace("LowCardinality(String)", "String") for column in columns],
         column_oriented=True,
     )
 
@@ -208,12 +211,17 @@ def chunks(ids: Sequence[str], most: int) -> Iterator[Sequence[str]]:
         yield ids[start : start + most]
 
 
+def longest_read(settings: Settings) -> int:
+    """Seconds that one query of a reader may take. The engine in this process does not go away: it can only be slow."""
+    return settings.store_timeout if settings.clickhouse else _LONGEST_EMBEDDED_READ
+
+
 class ClientPool:
     """Clients for readers: as many as are in use at once, each by one thread at a time."""
 
     def __init__(self, settings: Settings, extra: Mapping[str, Any]) -> None:
         # The server is to end a query that takes too long, and say so, before its silence is taken for an outage.
-        self._settings, self._extra = settings, {"max_execution_time": settings.store_timeout, **extra}
+        self._settings, self._extra = settings, {"max_execution_time": longest_read(settings), **extra}
         self._idle: LifoQueue[Client] = LifoQueue()
         self._all: list[Client] = []
         self._lock = threading.Lock()
@@ -223,7 +231,7 @@ class ClientPool:
         try:
             client = self._idle.get_nowait()
         except Empty:
-            client = connect(self._settings, extra=self._extra, silence=self._settings.store_timeout + 1)
+            client = connect(self._settings, extra=self._extra, silence=longest_read(self._settings) + 1)
             with self._lock:
                 self._all.append(client)
         try:

@@ -36,7 +36,7 @@ from otel_blackboard.exporter.tables import (
     read_records,
 )
 from otel_blackboard.exporter.trace_cache import CachedTrace, TraceCache, TraceKey
-from otel_blackboard.failures import log_failure
+from otel_blackboard.failures import Outages, log_failure
 from otel_blackboard.processor.reading import LogReading, SpanReading
 from otel_blackboard.processor.tree import READER_VERSION, resolve
 from otel_blackboard.records import (
@@ -61,6 +61,9 @@ def captured_kinds(settings: Settings) -> frozenset[str]:
     """Artifact kinds that this deployment makes out of telemetry."""
     kinds = {"tool_result", "agent_output"} if settings.capture_artifacts else set()
     return frozenset(kinds | ({"llm_prompt"} if settings.capture_prompts else set()))
+
+
+_STORE_FAILURES = (BodyError, ClickHouseError, StoreError, OSError)
 
 
 class StoreFailed(Exception):
@@ -88,6 +91,7 @@ class Exporter:
         self._take_over_at: float | None = 0.0
         self._cut_short = True
         """Whether a flush may have been: the last one of a process before, or one of ours in which a store failed."""
+        self._outages = Outages(log, "large traces wait to be derived")
         self.derivation_failures = 0
 
     def close(self) -> None:
@@ -123,7 +127,7 @@ class Exporter:
         except DataError:  # a value that a column cannot take: a fault of ours, and the same however often it is sent
             self._cache.clear()
             raise
-        except (BodyError, ClickHouseError, StoreError, OSError) as error:
+        except _STORE_FAILURES as error:
             self._cache.clear()
             self._cut_short = True
             raise StoreFailed(fault(self._settings, error)) from error
@@ -240,7 +244,10 @@ class Exporter:
             self._large.put_off(keys)
             if self._take_over_at is not None:
                 self._take_over_at = time.monotonic() + _TAKE_OVER_EVERY
-            log_failure(log, "large traces could not be derived; they are tried again", error)
+            if isinstance(error, _STORE_FAILURES) and not isinstance(error, DataError):
+                self._outages.failed(fault(self._settings, error))
+            else:
+                log_failure(log, "large traces could not be derived; they are tried again", error)
         waits = [self._large.due_in()]
         if self._take_over_at is not None:
             waits.append(max(0.0, self._take_over_at - time.monotonic()))
@@ -425,10 +432,13 @@ _OF_TRACES = (
     "WHERE organization_id = {organization:String} AND project_id = {project:String} "
     "AND trace_id IN {traces:Array(String)}"
 )
-# What FINAL would count, for less than half of its price: the newest version of each key.
+# The time stands first: the engine takes up a table where the query is read, and a time that it reads later would be newer
+# than what is seen. What FINAL would count, for less than half of its price: the newest version of each key.
 _CHECK = (
-    " UNION ALL ".join(
-        f"SELECT trace_id, toUnixTimestamp64Nano(now64(9)) AS at, '{table}' AS held, count() AS rows, "
+    "SELECT '' AS trace_id, toUnixTimestamp64Nano(now64(9)) AS at, '' AS held, 0 AS rows, 0 AS digest, "
+    "emptyArrayString() AS parts, 0 AS newest UNION ALL "
+    + " UNION ALL ".join(
+        f"SELECT trace_id, 0 AS at, '{table}' AS held, count() AS rows, "
         f"groupBitXor(newest) AS digest, {parts} AS parts, max(newest) FROM (SELECT trace_id, {key}, "
         f"reinterpretAsUInt64(max(version)) AS newest FROM {table} {_OF_TRACES} GROUP BY trace_id, {key}) GROUP BY trace_id"
         for table, key, parts in (
@@ -437,8 +447,7 @@ _CHECK = (
             ("run_parts", "part", "groupArray(part)"),
         )
     )
-    + " UNION ALL SELECT '', toUnixTimestamp64Nano(now64(9)), '', 0, 0, emptyArrayString(), 0"
-)  # the time, if nothing else
+)
 # Of each trace the newest derivation, and the oldest that a run part which is not deleted comes from.
 _STANDING = (
     "SELECT trace_id, max(newest), minOrNullIf(newest, NOT gone) FROM (SELECT trace_id, part, max(version) AS newest, "

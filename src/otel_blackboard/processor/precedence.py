@@ -18,6 +18,10 @@ from otel_blackboard.records import Attributes, Light, LogLight, Span, Value
 NAME_KEPT = 1_024
 """Characters of a name (agent, model, tool …) in the light columns; the attribute itself is kept whole."""
 
+IDENTITY_KEPT = 8_192
+"""The same for what tells one thing from another: where such an id is cut, two may become one."""
+
+_IDENTITIES = "agent_id agent_instance conversation_id use_case_id user_id response_id join_key tool_call_id".split()
 IDS = {"run_id": "run_", "step_id": "step_"}
 
 ORDINALS = frozenset("pass_seq attempt call_seq loop_iteration output_retry retry_count".split())
@@ -145,6 +149,10 @@ def _name(value: Value) -> str:
     return (value if value.__class__ is str else first_text(value))[:NAME_KEPT]
 
 
+def _identity(value: Value) -> str:
+    return (value if value.__class__ is str else first_text(value))[:IDENTITY_KEPT]
+
+
 def _ordinal(value: Value) -> int | None:
     number = whole_number(value)
     return None if number is None or number > LARGEST_ORDINAL else number
@@ -168,6 +176,7 @@ _READERS: dict[str, Callable[[Value], Any]] = (
     {f.name: whole_number for f in fields(Light) if "int | None" in str(f.type)}
     | dict.fromkeys(ORDINALS, _ordinal)
     | dict.fromkeys(IDS, first_text)
+    | dict.fromkeys(_IDENTITIES, _identity)
     | {"cost_usd": _money}
 )
 """How a fact that is no name is read; None = not readable, another key may have it."""

@@ -37,7 +37,6 @@ from otel_blackboard.processor.row_text import (
 from otel_blackboard.processor.values import (
     CONTENT,
     first_text,
-    plain,
     to_json,
     truth,
 )
@@ -121,7 +120,7 @@ def read_span(tenant: Tenant, span: Span) -> SpanReading:
     links_text = (
         to_json([
             {"trace_id": link.trace_id, "span_id": link.span_id, "trace_state": link.trace_state, "flags": link.flags,
-             "attributes": plain(link.attributes), "dropped_attributes_count": link.dropped_attributes_count}
+             "attributes": link.attributes, "dropped_attributes_count": link.dropped_attributes_count}
             for link in span.links
         ])
         if span.links
@@ -139,7 +138,7 @@ def read_span(tenant: Tenant, span: Span) -> SpanReading:
         end_ns=span.end_ns,
         size=len(attributes),
         texts=(span.name, attributes_text, events_text, links_text, span.status_message, span.parent_span_id,
-               f"{span.kind} {span.status_code} {span.start_ns} {span.flags} {span.trace_state}", resource, scope,
+               f"{span.kind} {span.status_code} {span.start_ns} {span.end_ns} {span.flags} {span.trace_state}", resource, scope,
                f"{span.dropped_attributes_count} {span.dropped_events_count} {span.dropped_links_count}"),
         contents=contents.items,
     )  # fmt: skip

@@ -23,7 +23,7 @@ from otel_blackboard import __version__
 from otel_blackboard.access import Credential, KeyRing
 from otel_blackboard.config import Settings
 from otel_blackboard.exporter.bodies import BodyDamaged, BodyMissing, BodyStoreError
-from otel_blackboard.exporter.clickhouse import StoreError
+from otel_blackboard.exporter.clickhouse import StoreError, longest_read
 from otel_blackboard.exporter.faults import fault
 from otel_blackboard.exporter.reader import Reader, RunFilter
 from otel_blackboard.failures import Outages
@@ -71,7 +71,7 @@ def make_api(
     problems.install(app)
     _install_store_errors(app, settings)
     # A request may make several queries, each of which may take that long.
-    app.add_middleware(Patience, seconds=2 * settings.store_timeout)
+    app.add_middleware(Patience, seconds=2 * longest_read(settings))
     board = Board(reader, settings, clock_ns)
     secret = tokens.secret_of(settings)
     app.include_router(_routes(board, keys, secret))
@@ -92,6 +92,12 @@ _SECURITY = {
 }
 
 
+_MOVED = {
+    "description": "The id was made from a trace that has joined another run; Location is the same route of that run",
+    "headers": {"Location": {"schema": {"type": "string"}}},
+}
+
+
 def _completed(description: dict[str, Any]) -> dict[str, Any]:
     """The description with what the framework leaves out: the example of each answer, who may ask, what a problem is."""
     schemas = description["components"]["schemas"]
@@ -101,6 +107,8 @@ def _completed(description: dict[str, Any]) -> dict[str, Any]:
         for operation in methods.values():
             if path.startswith("/api/v1/"):
                 operation.setdefault("security", [{}, {"Key": []}])
+            if "{run_id}" in path and operation is methods.get("get"):
+                operation["responses"].setdefault("307", _MOVED)
             for answer in operation["responses"].values():
                 for content in answer.get("content", {}).values():
                     name = content.get("schema", {}).get("$ref", "").rpartition("/")[2]
@@ -457,7 +465,11 @@ def _artifact_routes(router: APIRouter, board: Board, Reading: Any) -> None:
     @router.get(
         "/runs/{run_id}/artifacts/{artifact_id}/raw", tags=["artifacts"], response_class=Response,
         responses=documented("body-gone") | {
-            200: {"description": "The exact bytes", "content": {"application/octet-stream": {"example": '{"tides":4}'}}}
+            200: {"description": "The exact bytes", "content": {
+                "application/json": {"schema": {}, "example": {"tides": 4}},
+                "text/plain": {"schema": {"type": "string"}, "example": "4 tides"},
+                "application/octet-stream": {"schema": {"type": "string", "format": "binary"}, "example": "4 tides"},
+            }}
         },
     )  # fmt: skip
     def raw(run_id: RunId, artifact_id: ArtifactId, tenant: Tenant = Reading) -> Response:
