@@ -175,7 +175,9 @@ def _innocent(key: str) -> bool:
     return not names_credential(key)
 
 
-ATTRIBUTES = st.dictionaries(_KEYS.filter(_innocent), VALUES, max_size=6)
+ATTRIBUTES = st.dictionaries(_KEYS.filter(_innocent), VALUES, max_size=6) | st.builds(
+    dict.fromkeys, st.lists(st.sampled_from(_FACTS), max_size=40, unique=True), VALUES
+)
 _TIMES = st.sampled_from([0, 1, START, START + 1, START + 10**9, 2**63 - 1, 2**63, 2**64 - 1]) | st.integers(
     0, 2**64 - 1
 )

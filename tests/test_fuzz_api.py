@@ -15,7 +15,7 @@ from schemathesis.specs.openapi import checks
 
 from otel_blackboard.config import Settings
 from otel_blackboard.exporter.reader import Reader
-from otel_blackboard.query.api import make_api
+from otel_blackboard.query.api import encode_cursor, make_api
 from otel_blackboard.service import Stores
 from tests.conftest import new_project
 from tests.fuzzing import fuzz
@@ -57,8 +57,11 @@ def known(stores: Stores) -> Iterator[tuple[Any, dict[str, list[str]]]]:
             each["artifact_id"] for run in runs for each in api.json(f"/runs/{run}/artifacts")["artifacts"]
         ],
         "cursor": [
-            api.json(path, limit=1)["next_cursor"]
-            for path in ("/runs", f"/runs/{RUN}/timeline", f"/runs/{RUN}/artifacts")
+            *(
+                api.json(path, limit=1)["next_cursor"]
+                for path in ("/runs", f"/runs/{RUN}/timeline", f"/runs/{RUN}/artifacts")
+            ),
+            *(encode_cursor(*values) for values in (("a", "b"), ("a", "b", "c"), (2**63, "x"), (1.5, None), range(10))),
         ],
         "step_id": ["search", "write"],
         "agent_id": ["sailor", ""],

@@ -118,8 +118,8 @@ class Doors:
     def post(self, signal: str, content_type: str, body: bytes, **headers: str) -> Any:
         return self.http.post(f"/v1/{signal}", content=body, headers={"content-type": content_type} | headers)
 
-    def call(self, signal: str, body: bytes, compression: Any = None) -> str:
-        """The code of the gRPC door's answer."""
+    def call(self, signal: str, body: bytes, compression: Any = None) -> tuple[str, str]:
+        """The code and message of the gRPC door's answer."""
         service = {"traces": "trace.v1.Trace", "logs": "logs.v1.Logs"}[signal]
         options = [("grpc.max_send_message_length", -1)]
         with grpc.insecure_channel(f"127.0.0.1:{self.grpc_port}", options=options) as channel:
@@ -127,9 +127,9 @@ class Doors:
             try:
                 export(body, compression=compression, timeout=120)
             except grpc.RpcError as error:
-                return str(error.code().name)
+                return error.code().name, error.details()
         self._taken.acquire()
-        return "OK"
+        return "OK", ""
 
     def get(self, path: str, project_id: str, **query: Any) -> Any:
         answer = self.api.get(f"/api/v1{path}", params={"project_id": project_id} | query)
@@ -842,10 +842,11 @@ def test_a_bomb_of_60_mb_is_refused_over_http(doors: Doors, encoding: str, compr
 @pytest.mark.parametrize("compression", [grpc.Compression.Gzip, grpc.Compression.Deflate])
 def test_a_bomb_of_60_mb_is_refused_over_grpc(doors: Doors, compression: Any) -> None:
     for signal in ("traces", "logs"):
-        assert doors.call(signal, BOMB, compression) == "INVALID_ARGUMENT"
+        code, message = doors.call(signal, BOMB, compression)
+        assert code == "INVALID_ARGUMENT" and "larger than" in message
     # Beyond twice our own limit grpc itself stops.
-    assert doors.call("traces", bytes(110_000_000), compression) == "RESOURCE_EXHAUSTED"
-    assert doors.call("traces", requests_of([], PROTOBUF, "after a gRPC bomb")[0][2], compression) == "OK"
+    assert doors.call("traces", bytes(110_000_000), compression)[0] == "RESOURCE_EXHAUSTED"
+    assert doors.call("traces", requests_of([], PROTOBUF, "after a gRPC bomb")[0][2], compression)[0] == "OK"
 
 
 @ON_ONE_PAIR
@@ -854,7 +855,7 @@ def test_a_body_of_brackets_is_the_senders_fault(doors: Doors, brackets: bytes) 
     for signal in ("traces", "logs"):
         assert doors.post(signal, JSON, brackets).status_code == 400
         assert doors.post(signal, PROTOBUF, brackets).status_code == 400
-        assert doors.call(signal, brackets) == "INVALID_ARGUMENT"
+        assert doors.call(signal, brackets)[0] == "INVALID_ARGUMENT"
     assert doors.send(*requests_of([], JSON, "after brackets"))[0] == (0, "")
 
 
