@@ -393,3 +393,17 @@ def test_equals_stand_in_one_order_whatever_the_order_of_the_rows(stamped: bool)
         board = blackboard(TENANT, "r1", resolved, [rows[place] for place in order], paths=False)
         found.add(tuple((each.resolved.trace_id, each.kind) for each in (*board.artifacts, *board.replaced)))
     assert len(found) == 1
+
+
+def test_pages_lose_none_of_several_rows_of_one_place(embedded_project: Project) -> None:
+    trace = Trace(run_id="r1")
+    for _ in range(3):
+        trace.tool("look", 1, result="x", **stamps("s", 1, 1, 1))
+    embedded_project.store(trace.spans)
+    api, spans, cursor = embedded_project.api(), [], None
+    while True:
+        page = api.json("/runs/r1/artifacts", kind="tool_result", earlier=True, limit=1, cursor=cursor)
+        spans += [each["span_id"] for each in page["artifacts"]]
+        if (cursor := page["next_cursor"]) is None:
+            break
+    assert sorted(spans) == sorted(span.span_id for span in trace.spans)
