@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import itertools
 import json
 from typing import Any
 
@@ -11,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from otel_blackboard.query.artifacts import describe
+from otel_blackboard.query.artifacts import blackboard, describe
 from otel_blackboard.records import InvalidText
 from tests.conftest import Api, Project
-from tests.spans import DETAILS, TENANT, Trace, at, board_of, listed, stamps
+from tests.spans import DETAILS, TENANT, Trace, at, board_of, derive, listed, stamps
 
 
 def sha(*parts: str) -> str:
@@ -375,3 +376,34 @@ def test_what_was_found_is_readable_before_the_run_ends(api: Api, project: Proje
     run = f"/runs/run_{trace.trace_id}"
     assert api.json(run)["status"] == "running"
     assert [a["summary"] for a in api.json(f"{run}/artifacts", kind="tool_result")["artifacts"]] == ["early"]
+
+
+@pytest.mark.parametrize("stamped", [True, False])
+def test_equals_stand_in_one_order_whatever_the_order_of_the_rows(stamped: bool) -> None:
+    """Calls of one number, or the same span ids in several traces, that start at one moment."""
+    traces = [Trace(name, run_id="r1") for name in ("one", "two", "three")]
+    for trace in traces:
+        if stamped:
+            trace.tool("look", 1, result=trace.name, **stamps("s", 1, 1, 1))
+        else:
+            trace.chat(1, said=trace.name).span_id = "a" * 16
+    resolved, _, rows = derive(span for trace in traces for span in trace.spans)
+    found = set()
+    for order in itertools.permutations(range(len(rows))):
+        board = blackboard(TENANT, "r1", resolved, [rows[place] for place in order], paths=False)
+        found.add(tuple((each.resolved.trace_id, each.kind) for each in (*board.artifacts, *board.replaced)))
+    assert len(found) == 1
+
+
+def test_pages_lose_none_of_several_rows_of_one_place(embedded_project: Project) -> None:
+    trace = Trace(run_id="r1")
+    for _ in range(3):
+        trace.tool("look", 1, result="x", **stamps("s", 1, 1, 1))
+    embedded_project.store(trace.spans)
+    api, spans, cursor = embedded_project.api(), [], None
+    while True:
+        page = api.json("/runs/r1/artifacts", kind="tool_result", earlier=True, limit=1, cursor=cursor)
+        spans += [each["span_id"] for each in page["artifacts"]]
+        if (cursor := page["next_cursor"]) is None:
+            break
+    assert sorted(spans) == sorted(span.span_id for span in trace.spans)
