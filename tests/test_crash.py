@@ -48,8 +48,6 @@ from tests.servers.seaweedfs import find_weed, seaweedfs
 PATIENCE = 300
 """Seconds that a store may take here: a busy machine is no fault."""
 
-UNHURRIED = {"BLACKBOARD_STORE_TIMEOUT": str(PATIENCE)}
-
 NOW = time.time_ns()
 """A frozen clock for answers that are compared."""
 
@@ -183,12 +181,9 @@ def packs_are_whole(stores: Stores, named: Sequence[Body], traces: set[str]) -> 
         root = stores.settings.data / "bodies"
         unlisted = {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()} - set(listed)
         assert {path.split("/")[0] for path in unlisted} <= {".incoming"}
-        assert {path.name.split("-")[0] for path in stores.settings.data.iterdir()} <= {
-            "rows",
-            "bodies",
-            "token",
-            "service",
-        }
+        data = stores.settings.data
+        assert {path.name.split("-")[0] for path in data.iterdir()} <= {"rows", "bodies", "scratch", "token", "service"}
+        assert not list((data / "scratch").iterdir()), "the start leaves what a killed insert left"
     else:
         assert isinstance(stores.bodies, S3Store)
         names = {found.object_name for found in stores.bodies._client.list_objects("bodies", recursive=True)}
@@ -207,6 +202,11 @@ class Embedded:
 
     def settings(self) -> Settings:
         return Settings(data=self.folder / "data", store_timeout=PATIENCE)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        (self.folder / "tmp").mkdir(exist_ok=True)
+        return {"BLACKBOARD_STORE_TIMEOUT": str(PATIENCE), "TMPDIR": str(self.folder / "tmp")}
 
     @property
     def options(self) -> list[str]:
@@ -274,11 +274,11 @@ def killed_again_and_again(plant: Embedded, crashes: int) -> None:
     data = plant.folder / "data"
     done: Counter[str] = Counter()
     start_takes = 2.0
-    killed_while_starting(data, plant.options, chance.random() * start_takes)  # nothing is there yet
+    killed_while_starting(plant, chance.random() * start_takes)  # nothing is there yet
     done["start"] += 1
     while True:
         began = time.monotonic()
-        with service(data, *plant.options, environment=UNHURRIED) as running:
+        with service(data, *plant.options, environment=plant.environment) as running:
             start_takes = time.monotonic() - began
             # Every other time a crash meets what the last one left.
             last = done.total() >= crashes
@@ -304,9 +304,10 @@ def killed_again_and_again(plant: Embedded, crashes: int) -> None:
                 running.kill()
                 done["load"] += 1
         while kind == "start" and chance.random() < 0.7:
-            killed_while_starting(data, plant.options, chance.random() * start_takes)
+            killed_while_starting(plant, chance.random() * start_takes)
             done["start"] += 1
     print(dict(done), len(load.told), "runs", load.acknowledged, "requests")
+    assert not list((plant.folder / "tmp").iterdir()), "what was killed left something where nobody looks"
     with open_stores(plant.settings()) as stores:
         stored_once(stores, load)
 
@@ -334,8 +335,8 @@ def at_some_moment(load: Load, chance: random.Random, running: RunningService) -
     time.sleep(chance.random() / 10)
 
 
-def killed_while_starting(data: Path, options: Sequence[str], seconds: float) -> None:
-    process, _ = launch(data, *options)
+def killed_while_starting(plant: Embedded, seconds: float) -> None:
+    process, _ = launch(plant.folder / "data", *plant.options, environment=plant.environment)
     time.sleep(seconds)
     process.kill()
     process.wait()
