@@ -201,7 +201,7 @@ def test_memory_does_not_grow_with_what_is_refused(running: RunningService) -> N
         body = f'{{"resourceSpans":[{{"scopeSpans":[{{"spans":[{span}]}}]}}]}}'.encode()
         assert running.post("traces", body, "application/json").status_code == 200
 
-    rounds = 30 if NIGHTLY else 4
+    rounds = 30 if NIGHTLY else 3
     for number in range(rounds):
         send(number)
     half = memory(running)

@@ -753,10 +753,22 @@ _SAFE_KEY = re.compile(
 )
 
 
+@ON_ONE_PAIR
 @pytest.mark.parametrize("kind", IDS)
 def test_any_text_can_be_a_project_a_run_a_step_an_agent(doors: Doors, kind: str) -> None:
     """Tenant ids of at most 256 characters: a longer one rejects its span."""
-    text = IDS[kind]
+    send_and_ask_by(doors, IDS[kind])
+
+
+@pytest.mark.parametrize("stores", ["wire"], indirect=True)
+@pytest.mark.parametrize(
+    "kind", ["a path", "4 KB", "two lines", "percent", "NUL", "quotes", "a template", "a backslash"]
+)
+def test_any_text_can_be_a_project_a_run_a_step_an_agent_over_the_wire(doors: Doors, kind: str) -> None:
+    send_and_ask_by(doors, IDS[kind])
+
+
+def send_and_ask_by(doors: Doors, text: str) -> None:
     tenant = text if len(text) <= 256 else "long"
     attributes: dict[str, Value] = dict.fromkeys(OF_PLACE, text)
     attributes |= {"blackboard.run.id": text, "gen_ai.tool.name": text, "gen_ai.tool.call.result": "kept"}
