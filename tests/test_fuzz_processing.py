@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
+from otel_blackboard.exporter.tables import SPAN_ROW
 from otel_blackboard.processor.reading import read_span
 from otel_blackboard.processor.values import restore
 from otel_blackboard.query.api import make_api
@@ -27,8 +28,9 @@ def test_no_span_or_log_record_upsets_the_processor() -> None:
     def check(spans: list[Span], logs: list[LogRecord]) -> None:
         for span in spans:
             reading = read_span(TENANT, span)
-            for text in (reading.attributes, reading.events, reading.links, reading.resource, reading.scope):
-                orjson.loads(text)
+            row = dict(zip((column.name for column in SPAN_ROW), reading.row, strict=False))
+            for name in ("attributes", "events", "links", "resource", "instrumentation_scope"):
+                orjson.loads(row[name])
             assert 0 <= reading.light.version < 2**256
             for draft in reading.drafts:
                 assert all(index < len(reading.contents) for index in draft.contents)

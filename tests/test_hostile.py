@@ -93,12 +93,19 @@ class Doors:
         self._taken.release()
         return future
 
-    def flush(self, spans: Any, logs: Any) -> None:
+    def prepare(self, *given: Any) -> Any:
+        """For the doors, of an arrival; for the group commit, of spans and logs."""
+        return self._commit.prepare(*given) if len(given) == 1 else self.stores.exporter.prepare(*given)
+
+    def commit(self, prepared: Any) -> None:
         self._flushing.set()
         with self._may_flush:
-            if spans or logs:
+            if any(each.readings for each in prepared):
                 self.flushes += 1
-                self.stores.exporter.flush(spans, logs)
+                self.stores.exporter.commit(prepared)
+
+    def derive_due(self) -> None:
+        pass
 
     def send(self, *requests: Sent) -> list[tuple[int, str]]:
         """(rejected, message) of each request, all of them acknowledged by one flush that all of them were in."""
