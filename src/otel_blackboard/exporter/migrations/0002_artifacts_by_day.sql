@@ -17,5 +17,9 @@ INSERT INTO artifacts_by_day SELECT * FROM artifacts
 EXCHANGE TABLES artifacts_by_day AND artifacts
 ;
 
+-- What another worker wrote to the old table meanwhile; rows that are there already are one row.
+INSERT INTO artifacts SELECT * FROM artifacts_by_day
+;
+
 DROP TABLE artifacts_by_day
 ;
