@@ -215,9 +215,6 @@ class Embedded:
             part for name in ("clickhouse", "s3") if (value := getattr(settings, name)) for part in (f"--{name}", value)
         ]
 
-    def kill_rows(self) -> None:
-        raise NotImplementedError
-
 
 @dataclass
 class Wire(Embedded):
@@ -298,6 +295,7 @@ def killed_again_and_again(plant: Embedded, crashes: int) -> None:
             with load.on(running):
                 at_some_moment(load, chance, running)
                 if kind == "rows":
+                    assert isinstance(plant, Wire)
                     plant.kill_rows()
                     done[kind] += 1
                     at_some_moment(load, chance, running)

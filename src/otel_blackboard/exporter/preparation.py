@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from otel_blackboard.exporter.packs import compress
 from otel_blackboard.failures import log_failure
@@ -16,6 +17,9 @@ from otel_blackboard.processor.reading import LogReading, SpanReading, read_log,
 from otel_blackboard.records import SPAN_PACK, LogRecord, Span, Tenant
 
 log = logging.getLogger(__name__)
+
+Record = TypeVar("Record", Span, LogRecord)
+Reading = TypeVar("Reading", SpanReading, LogReading)
 
 FAILED = "blackboard.derivation_failed"
 """Marks a record that we could not read."""
@@ -41,9 +45,9 @@ def prepare(
     """`captured`: the artifact kinds to make. What others would hold is kept as content of the span (API-10)."""
     prepared = Prepared([], [])
     for tenant, span in spans:
-        prepared.spans.append((tenant, _read_span(tenant, span, prepared)))
+        prepared.spans.append((tenant, _read(read_span, tenant, span, prepared)))
     for tenant, record in logs:
-        prepared.logs.append((tenant, _read_log(tenant, record, prepared)))
+        prepared.logs.append((tenant, _read(read_log, tenant, record, prepared)))
     readings = prepared.readings
     for reading in readings:
         _leave_out(reading, captured)
@@ -54,29 +58,26 @@ def prepare(
     return prepared
 
 
-def _read_span(tenant: Tenant, span: Span, prepared: Prepared) -> SpanReading:
+def _read(read: Callable[[Tenant, Record], Reading], tenant: Tenant, record: Record, prepared: Prepared) -> Reading:
     try:
-        return read_span(tenant, span)
+        return read(tenant, record)
     except Exception as error:
-        # A fault of ours must not cost the sender its span: it is stored without a role, and counted.
+        # A fault of ours must not cost the sender its record: it is stored without a role, and counted.
         prepared.failures += 1
-        log_failure(log, "a span could not be read; it is stored without a role", error)
-        bare = copy.copy(span)
-        bare.attributes = {FAILED: True, "attributes": repr(span.attributes), "events": repr(span.events)}
+        log_failure(log, "a span or log record could not be read; it is stored without a role", error)
+        return read(tenant, _bare(record))
+
+
+def _bare(record: Record) -> Record:
+    """The record with all that could upset a reader as text."""
+    bare = copy.copy(record)
+    bare.attributes = {FAILED: True, "attributes": repr(record.attributes)}
+    if isinstance(bare, Span):
+        bare.attributes["events"] = repr(bare.events)
         bare.events, bare.links = [], []
-        return read_span(tenant, bare)
-
-
-def _read_log(tenant: Tenant, record: LogRecord, prepared: Prepared) -> LogReading:
-    try:
-        return read_log(tenant, record)
-    except Exception as error:
-        prepared.failures += 1
-        log_failure(log, "a log record could not be read; it is stored without a meaning", error)
-        bare = copy.copy(record)
-        bare.attributes = {FAILED: True, "attributes": repr(record.attributes)}
-        bare.body, bare.event_name = repr(record.body), ""
-        return read_log(tenant, bare)
+    else:
+        bare.body, bare.event_name = repr(bare.body), ""
+    return bare
 
 
 def _leave_out(reading: SpanReading | LogReading, captured: frozenset[str]) -> None:
