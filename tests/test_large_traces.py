@@ -3,6 +3,7 @@ ends in between."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from otel_blackboard.exporter import flush, large_traces
 from otel_blackboard.exporter.flush import Exporter
 from otel_blackboard.exporter.large_traces import LargeTraces
-from otel_blackboard.query import board
+from otel_blackboard.exporter.reader import Reader
 from otel_blackboard.records import Span
 from tests.conftest import Project
 from tests.spans import Trace
@@ -30,7 +31,6 @@ class Clock:
 @pytest.fixture(autouse=True)
 def small_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(large_traces, "LARGE", LARGE)
-    monkeypatch.setattr(board, "LARGE", LARGE)
 
 
 class Worker:
@@ -93,8 +93,6 @@ def _as_if_sent_at_once(project: Project, run_id: str, spans: list[Span]) -> Non
 
 
 def _without_ids(text: str) -> str:
-    import re
-
     return re.sub(r"art_[0-9a-f]{32}", "art_", text)
 
 
@@ -130,6 +128,53 @@ def test_a_trace_that_has_rested_is_derived_before_it_is_acknowledged(
     assert _marked(project) == []
 
 
+def test_runs_of_one_long_trace_each_show_what_waits(project: Project, worker: Worker, clock: Clock) -> None:
+    """Each run is small, the trace is not. A span belongs to the run of what it hangs under, also where that waits too."""
+    one, other = Trace(project.tenant.project_id, "one"), Trace(project.tenant.project_id, "other")
+    other.spans = one.spans  # one trace: ids go on counting
+    for trace in (one, other):
+        flow = trace.flow(end=50)
+        for number in range(6):
+            trace.tool(f"tool {number}", start=number, parent=flow)
+    worker.store(one.spans)
+    late = []
+    for run_id, trace in (("one", one), ("other", other)):
+        flow = trace.flow("late", start=60)
+        below = trace.tool(f"late {run_id}", start=61, parent=flow)
+        del below.attributes["blackboard.run.id"]
+        late += [flow, below]
+    worker.store(late)
+    for run_id in ("one", "other"):
+        timeline = _timeline(project, run_id)
+        assert timeline["deriving"] and len(timeline["spans"]) == 9
+        assert f"late {run_id}" in {span["tool_name"] for span in timeline["spans"]}
+    clock.now += 1000
+    worker.exporter.derive_due()
+    assert [len(_timeline(project, run_id)["spans"]) for run_id in ("one", "other")] == [9, 9]
+
+
+def test_a_derivation_that_ends_while_a_timeline_is_read_hides_no_span(
+    project: Project, worker: Worker, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_id, spans = _run(project)
+    worker.store(spans[:12])
+    worker.store(spans[12:])
+    clock.now += 1000
+    for name in ("deriving", "not_derived", "resolved"):
+        look = getattr(Reader, name)
+
+        def derives_first(*given: Any, look: Any = look) -> Any:
+            worker.exporter.derive_due()
+            return look(*given)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Reader, name, derives_first)
+            assert len(_timeline(project, run_id)["spans"]) == len(spans), name
+        worker.store([spans[0]])
+        worker.store(spans[1:2])
+        clock.now += 1000
+
+
 def test_small_traces_never_wait(project: Project, worker: Worker) -> None:
     run_id, spans = _run(project)
     worker.store(spans[:4])
@@ -150,7 +195,8 @@ def test_what_a_worker_left_underived_the_next_one_derives(
         patient.exporter.close()
         monkeypatch.setattr(flush, "_TAKE_OVER_EVERY", 0)
     after = Worker(project, clock, alone)
-    after.exporter.derive_due()
+    for _ in range(10):  # one trace at a time, those of other tests too
+        after.exporter.derive_due()
     after.exporter.close()
     assert _marked(project) == []
     _as_if_sent_at_once(project, run_id, spans)
@@ -201,6 +247,6 @@ def test_what_cannot_be_derived_now_is_tried_again(
 def test_a_mark_of_a_trace_that_is_gone_is_taken_back(project: Project, worker: Worker, clock: Clock) -> None:
     key = (project.tenant, "0" * 32)
     worker.exporter._mark({project.tenant: {key[1]: ([], [])}}).result()
-    worker.exporter._large.take_over([key])
+    worker.exporter._large.take_over([key], marked=True)
     assert worker.exporter.derive_due() is None
     assert _marked(project) == []

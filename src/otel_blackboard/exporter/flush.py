@@ -228,7 +228,7 @@ class Exporter:
         return self._pool.submit(insert, self._clients["deriving"], "deriving", TABLES["deriving"], values)
 
     def derive_due(self) -> float | None:
-        """Derives the large traces whose turn has come. Seconds until this should be called again; None = not before the
+        """Derives large traces whose turn has come. Seconds until this should be called again; None = not before the
         next flush. Raises nothing: what failed is tried again."""
         keys: list[TraceKey] = []
         try:
@@ -239,6 +239,7 @@ class Exporter:
                 for tenant, trace_id in keys:
                     touched[tenant][trace_id] = ([], [])
                 self._derive_now(touched, datetime.fromtimestamp(self._clock_ns() / 1e9, tz=UTC).date())
+                self._outages.worked()
         except Exception as error:
             self._cache.clear()
             self._large.put_off(keys)
@@ -258,9 +259,10 @@ class Exporter:
         stood for longer than a worker that lives would let them."""
         since = 0 if self._alone else _TAKE_OVER_EVERY * 10**9
         rows = self._clients["read"].query(_MARKED, parameters={"since": int(since)}).result_rows
-        self._large.take_over((Tenant(organization, project), trace_id) for organization, project, trace_id in rows)
+        marked = [(Tenant(organization, project), trace_id) for organization, project, trace_id in rows]
+        self._large.take_over(marked, marked=True)
         if self._cut_short:
-            self._large.take_over(half_derived(self._clients["read"]))
+            self._large.take_over(half_derived(self._clients["read"]), marked=False)
             self._cut_short = False
         self._take_over_at = None if self._alone else time.monotonic() + _TAKE_OVER_EVERY
 
@@ -269,16 +271,17 @@ class Exporter:
             started = time.monotonic()
             versions = self._write_derived(touched, today)
             seconds = time.monotonic() - started
-            # The last bit of a version is no time.
-            unmarked = [
-                ((tenant, trace_id), derived.version // 2)
+            touched = {} if self._alone else self._overtaken(versions)
+            derivations = [
+                ((tenant, trace_id), derived)
                 for tenant, of_traces in versions.items()
                 for trace_id, derived in of_traces.items()
-                if self._large.derived((tenant, trace_id), derived.spans, seconds)
             ]
-            touched = {} if self._alone else self._overtaken(versions)
-            if unmarked:
-                _finish([self._unmark(unmarked)])
+            # The last bit of a version is no time.
+            if seen := [(key, derived.version // 2) for key, derived in derivations if self._large.is_marked(key)]:
+                _finish([self._unmark(seen)])
+            for key, derived in derivations:
+                self._large.derived(key, derived.spans, seconds)
 
     def _write_derived(self, touched: Mapping[Tenant, _Touched], today: date) -> dict[Tenant, dict[str, _Derived]]:
         """Derives these traces; the version under which each was written."""
@@ -456,7 +459,7 @@ _STANDING = (
 _READ = "SELECT {columns} FROM {table} FINAL " + _OF_TRACES.replace("{", "{{").replace("}", "}}")
 _MARKED = (
     "SELECT organization_id, project_id, trace_id FROM deriving FINAL "
-    "WHERE version <= toUnixTimestamp64Nano(now64(9)) - {since:UInt64} LIMIT 1000"
+    "WHERE version <= toUnixTimestamp64Nano(now64(9)) - {since:UInt64}"
 )
 _TAKE_OVER_EVERY = 60
 """Seconds between two looks at what other workers left behind."""

@@ -18,6 +18,9 @@ REST = 1.0
 RESTS = 4
 """Times as long as its derivation took that it rests: no large trace takes more than a fifth of the flushing thread."""
 
+_LONGEST_REST = 600 * REST
+_TOGETHER = 100
+
 _MOST = 1_000
 """Large traces remembered that wait for nothing; one that is forgotten is derived with its next flush."""
 
@@ -26,7 +29,9 @@ _MOST = 1_000
 class _Large:
     rests_until: float
     waits: bool = False
-    marked: bool = False
+    marked: bool = True
+    """False for one that a flush which was cut short left: it waits here, but may be small and has no mark."""
+    failures: int = 0
 
 
 class LargeTraces:
@@ -41,32 +46,46 @@ class LargeTraces:
         trace = self._traces.get(key)
         if trace is None or trace.rests_until <= self._clock():
             return False
-        trace.waits = trace.marked = True
+        trace.waits = True
         return True
 
-    def derived(self, key: TraceKey, spans: int, seconds: float) -> bool:
-        """Notes a derivation that took so long; whether the trace was marked."""
-        before = self._traces.pop(key, None)
+    def is_marked(self, key: TraceKey) -> bool:
+        trace = self._traces.get(key)
+        return trace is not None and trace.waits and trace.marked
+
+    def derived(self, key: TraceKey, spans: int, seconds: float) -> None:
+        """Notes a derivation that took so long."""
+        self._traces.pop(key, None)
         if spans > LARGE:
             self._traces[key] = _Large(self._clock() + max(REST, RESTS * seconds))
             idle = [each for each, trace in self._traces.items() if not trace.waits]
             for each in idle[:-_MOST]:
                 del self._traces[each]
-        return before is not None and before.marked
 
-    def take_over(self, keys: Iterable[TraceKey]) -> None:
-        """Traces that another process marked and did not derive."""
+    def take_over(self, keys: Iterable[TraceKey], marked: bool) -> None:
+        """Traces that another process, or a flush that failed, left underived."""
         for key in keys:
-            self._traces[key] = _Large(self._clock(), waits=True, marked=True)
+            if not self.is_marked(key):
+                self._traces[key] = _Large(self._clock(), waits=True, marked=marked)
 
     def put_off(self, keys: Iterable[TraceKey]) -> None:
-        """They could not be derived; they are tried again after a rest."""
+        """They could not be derived, and are tried again: later each time, for it may be a fault of ours that stays."""
         for key in keys:
-            self._traces[key] = _Large(self._clock() + 5 * REST, waits=True, marked=True)
+            trace = self._traces[key]
+            trace.failures += 1
+            trace.rests_until = self._clock() + min(5 * REST * 2 ** (trace.failures - 1), _LONGEST_REST)
 
     def due(self) -> list[TraceKey]:
+        """What is derived next, the longest waiting first: one large trace, or some that may be small. Not all at once: the
+        flushes that came meanwhile go in between."""
         now = self._clock()
-        return [key for key, trace in self._traces.items() if trace.waits and trace.rests_until <= now]
+        due = [
+            (trace.rests_until, key) for key, trace in self._traces.items() if trace.waits and trace.rests_until <= now
+        ]
+        keys = [key for _, key in sorted(due)]
+        if keys and self.is_marked(keys[0]):
+            return keys[:1]
+        return [key for key in keys if not self.is_marked(key)][:_TOGETHER]
 
     def due_in(self) -> float | None:
         """Seconds until the next is due; None while none waits."""

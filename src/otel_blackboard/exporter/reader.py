@@ -96,8 +96,12 @@ class Reader:
         """The parts of a run, of which only PLACES are read."""
         return self._parts(tenant, PLACES, "run_id = {run:String}", run=run_id)
 
-    def places_of_trace(self, tenant: Tenant, trace_id: str) -> list[RunPart]:
-        return self._parts(tenant, PLACES, "trace_id = {trace:String}", trace=trace_id)
+    def places_of_traces(self, tenant: Tenant, traces: Sequence[str]) -> list[RunPart]:
+        return [
+            part
+            for some in chunks(traces, MOST_IDS)
+            for part in self._parts(tenant, PLACES, "trace_id IN {traces:Array(String)}", traces=list(some))
+        ]
 
     def _parts(self, tenant: Tenant, columns: Sequence[Column], condition: str, **parameters: Any) -> list[RunPart]:
         sql = f"SELECT {names(columns)} FROM run_parts FINAL WHERE {_TENANT} AND {condition}"
@@ -212,7 +216,8 @@ class Reader:
             f"(SELECT trace_id, span_id FROM resolved WHERE {_OF_TRACES}) "
             "ORDER BY time_ns, record_sha256 LIMIT {limit:UInt32}"
         )
-        return read_records(LogLight, LOG_LIGHT, self._of_traces(sql, tenant, traces, limit=limit))
+        found = read_records(LogLight, LOG_LIGHT, self._of_traces(sql, tenant, traces, limit=limit))
+        return sorted(found, key=lambda log: (log.time_ns, log.record_sha256))[:limit]
 
     def logs_of_span(self, tenant: Tenant, trace_id: str, span_id: str, limit: int) -> list[LogLight]:
         sql = (

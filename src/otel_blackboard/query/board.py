@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import re
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 from otel_blackboard.config import Settings
 from otel_blackboard.exporter.bodies import BodyDamaged, BodyMissing
-from otel_blackboard.exporter.large_traces import LARGE
 from otel_blackboard.exporter.reader import Reader
+from otel_blackboard.processor.numbers import SpanKey
 from otel_blackboard.processor.tree import USAGE
 from otel_blackboard.query import recall
 from otel_blackboard.query.artifacts import Artifact, Blackboard, assemble, blackboard
@@ -58,19 +58,20 @@ def not_derived(
 ) -> list[Resolved]:
     """The rows of spans that are not derived yet and belong to this run: by their own run id, else by what they hang
     under, else because their trace is one of those that have no other run."""
-    inside = {(row.trace_id, row.span_id) for row in known}
-    below: dict[tuple[str, str], list[Light]] = defaultdict(list)
-    found: dict[tuple[str, str], Light] = {}
-    for light in lights:
-        below[(light.trace_id, light.parent_span_id)].append(light)
-        if light.run_id == run_id or (not light.run_id and light.trace_id in alone):
-            found[(light.trace_id, light.span_id)] = light
-    reached = [*inside, *found]
+    run_of = {(row.trace_id, row.span_id): run_id for row in known}
+    waiting = [light for light in lights if (light.trace_id, light.span_id) not in run_of]
+    below: dict[SpanKey, list[SpanKey]] = defaultdict(list)
+    for light in waiting:
+        if light.run_id:
+            run_of[(light.trace_id, light.span_id)] = light.run_id
+        else:
+            below[(light.trace_id, light.parent_span_id)].append((light.trace_id, light.span_id))
+    reached = [*run_of]
     while reached:
-        for light in below.pop(reached.pop(), ()):
-            if not light.run_id and (key := (light.trace_id, light.span_id)) not in found:
-                found[key] = light
-                reached.append(key)
+        above = reached.pop()
+        for key in below.pop(above, ()):
+            run_of[key] = run_of[above]
+            reached.append(key)
     return [
         Resolved(
             light.trace_id, light.span_id, run_id=run_id, parent_span_id=light.parent_span_id, role=light.role,
@@ -78,7 +79,8 @@ def not_derived(
             provider=light.provider, model=light.response_model or light.request_model, tool_name=light.tool_name,
             error=light.error,
         )
-        for light in found.values()
+        for light in waiting
+        if run_of.get((light.trace_id, light.span_id), run_id if light.trace_id in alone else "") == run_id
     ]  # fmt: skip
 
 
@@ -103,7 +105,7 @@ class Board:
 
     def _absent(self, tenant: Tenant, run_id: str) -> Exception:
         match = _OF_TRACE.fullmatch(run_id)
-        joined = {part.run_id for part in self.reader.places_of_trace(tenant, match[1])} if match else set()
+        joined = {part.run_id for part in self.reader.places_of_traces(tenant, [match[1]])} if match else set()
         return MovedRun(joined.pop()) if len(joined) == 1 else NoSuchRun(run_id)
 
     def follow(self, tenant: Tenant, run_id: str) -> Place:
@@ -122,13 +124,14 @@ class Board:
 
     def timeline(self, tenant: Tenant, run: Run, with_logs: bool) -> Timeline:
         logs = self._beside.submit(self.reader.loose_logs, tenant, run.trace_ids, MOST) if with_logs else None
+        # First what waits, then what is derived: a derivation that ends in between is seen by the second look.
+        deriving = self.reader.deriving(tenant, run.trace_ids)
+        waiting = self.reader.not_derived(tenant, deriving) if deriving else []
         spans = self.resolved(tenant, run)
-        # Small traces are derived before they are acknowledged.
-        large = list(dict.fromkeys(part.trace_id for part in run.parts if part.span_count > LARGE))
-        deriving = self.reader.deriving(tenant, large) if large else []
-        if deriving:
-            alone = {trace for trace in deriving if len(self.reader.places_of_trace(tenant, trace)) == 1}
-            spans += not_derived(run.run_id, spans, self.reader.not_derived(tenant, deriving), alone)
+        if waiting:
+            parts = Counter(part.trace_id for part in self.reader.places_of_traces(tenant, deriving))
+            alone = [trace for trace, count in parts.items() if count == 1]
+            spans += not_derived(run.run_id, spans, waiting, alone)
         return Timeline(spans, logs.result() if logs is not None else [], bool(deriving))
 
     def blackboard(
