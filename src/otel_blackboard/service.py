@@ -91,18 +91,23 @@ _emptied: set[Path] = set()
 
 @contextlib.contextmanager
 def _scratch(settings: Settings) -> Iterator[None]:
-    """chDB's client writes every insert to a temporary file first, content and all. A process that is killed leaves it
-    behind: so it lies in a folder of ours, which the first to open the data empties."""
+    """chDB's client writes every insert to a temporary file first, content and all, and the engine has a temporary folder
+    while it starts. A process that is killed leaves them behind: so they lie in a folder of ours, which the first to open the
+    data empties."""
     folder = settings.data / "scratch"
     if folder not in _emptied and not clickhouse.is_locked(settings.data / "rows"):
         shutil.rmtree(folder, ignore_errors=True)
         _emptied.add(folder)
     folder.mkdir(mode=0o700, exist_ok=True)
-    before, tempfile.tempdir = tempfile.tempdir, str(folder)
+    before = tempfile.tempdir, os.environ.get("TMPDIR")
+    tempfile.tempdir = os.environ["TMPDIR"] = str(folder)  # Python's, and what the engine asks for
     try:
         yield
     finally:
-        tempfile.tempdir = before
+        tempfile.tempdir = before[0]
+        os.environ.pop("TMPDIR")
+        if before[1] is not None:
+            os.environ["TMPDIR"] = before[1]
 
 
 def load_keys(settings: Settings) -> KeyRing | None:
