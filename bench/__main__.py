@@ -97,6 +97,7 @@ def _service(sizes: Sizes, report: Report) -> None:
             visible = ingest.latency(running, sizes.samples)
             for spans in sizes.stores:
                 _fill(running, load, spans)
+                print(f"{load.spans:,} spans are in; now measured there …", file=sys.stderr, flush=True)
                 times[f"{load.spans:,} spans"] = reads.at_rest(running, load, sizes.samples)
                 rates += [ingest.ingest(running, load, senders, sizes.requests) for senders in _SENDERS]
             rates.append(ingest.over_grpc(running, load, sizes.requests))
