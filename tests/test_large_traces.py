@@ -108,6 +108,7 @@ def test_spans_of_a_resting_trace_are_in_the_timeline_and_derived_when_it_has_re
     assert timeline["deriving"] and len(timeline["spans"]) == len(spans)
     late = next(span for span in timeline["spans"] if span["span_id"] == spans[-1].span_id)
     assert (late["tool_name"], late["parent_span_id"], late["call_seq"]) == ("tool 2", spans[1].span_id, None)
+    assert project.api().json(f"/runs/{run_id}/spans/{spans[-1].span_id}")["span_id"] == spans[-1].span_id
     assert len(_marked(project)) == 1
     due_in = worker.exporter.derive_due()
     assert due_in is not None and due_in > 0 and len(_marked(project)) == 1
@@ -148,6 +149,9 @@ def test_runs_of_one_long_trace_each_show_what_waits(project: Project, worker: W
         timeline = _timeline(project, run_id)
         assert timeline["deriving"] and len(timeline["spans"]) == 9
         assert f"late {run_id}" in {span["tool_name"] for span in timeline["spans"]}
+        opened = {span.span_id: project.api().get(f"/runs/{run_id}/spans/{span.span_id}").status_code for span in late}
+        shown = {span["span_id"] for span in timeline["spans"]}
+        assert opened == {span.span_id: 200 if span.span_id in shown else 404 for span in late}
     clock.now += 1000
     worker.exporter.derive_due()
     assert [len(_timeline(project, run_id)["spans"]) for run_id in ("one", "other")] == [9, 9]

@@ -102,3 +102,27 @@ def test_a_migration_cut_short_between_any_two_statements_loses_no_row(
             client.close()
         else:
             break
+
+
+def test_what_is_written_into_a_table_that_is_being_replaced_is_taken_along(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By an insert of another worker that had begun before the tables changed places."""
+    every = migrations()
+    for statements in itertools.count():
+        client = new_database(stores)
+        monkeypatch.setattr(clickhouse, "migrations", lambda: every[:1])
+        migrate(client)
+        monkeypatch.setattr(clickhouse, "migrations", lambda: every)
+        try:
+            migrate(Dying(client, statements))  # type: ignore[arg-type]
+        except Killed:
+            replaced = "artifacts_by_day" in schema(client)
+            if replaced:
+                client.command("INSERT INTO artifacts_by_day (organization_id, project_id) VALUES ('o', 'late')")
+            migrate(client)
+            found = client.query("SELECT DISTINCT project_id FROM artifacts").result_rows
+            assert list(found) == ([("late",)] if replaced else []), f"after {statements} statements"
+            client.close()
+        else:
+            break

@@ -179,7 +179,7 @@ class _Server(uvicorn.Server):
         yield
 
 
-def _server(app: ASGIApp, settings: Settings) -> _Server:
+def _server(app: ASGIApp) -> _Server:
     return _Server(
         uvicorn.Config(
             app, log_config=None, access_log=False, lifespan="off", server_header=False, date_header=False,
@@ -255,7 +255,7 @@ async def serve(settings: Settings) -> None:
         }
         for option, listener in sockets.items():
             name, app = apps[option]
-            server = _server(app, settings)
+            server = _server(app)
             servers.append(server)
             running.append(asyncio.create_task(server.serve(sockets=[listener])))
             host, port = listener.getsockname()[:2]

@@ -24,7 +24,6 @@ class BodyStoreError(BodyError):
         what = f"{action} {key!r}" if key else action
         super().__init__(f"body store {store}: cannot {what}: {cause}" + (f"; {advice}" if advice else ""))
         self.store = store
-        self.action = action
         self.key = key
         self.cause = cause
         self.advice = advice

@@ -227,8 +227,8 @@ class Reader:
         rows = self._query(sql, tenant, traces=[trace_id], span=span_id, limit=limit)
         return read_records(LogLight, LOG_LIGHT, rows)
 
-    def span(self, tenant: Tenant, run_id: str, trace_id: str, span_id: str) -> Mapping[str, Any] | None:
-        """What arrived of one span of this run: JSON texts as stored, `bodies` as records.Body."""
+    def span(self, tenant: Tenant, trace_id: str, span_id: str) -> Mapping[str, Any] | None:
+        """What arrived of one span: JSON texts as stored, `bodies` as records.Body, `run_id` '' while it is not derived."""
         columns = (
             "name kind status_code status_message trace_state start_ns sent_end_ns parent_span_id attributes events links "
             "dropped resource instrumentation_scope dialect scope labels bodies"
@@ -237,10 +237,10 @@ class Reader:
         parameters = {"trace": trace_id, "span": span_id}
         runs = self._query(f"SELECT run_id FROM resolved {this}", tenant, **parameters)
         rows = self._query(f"SELECT {', '.join(columns)} FROM spans {this}", tenant, **parameters)
-        if not rows or [row[0] for row in runs] != [run_id]:
+        if not rows:
             return None
         found = dict(zip(columns, rows[0], strict=True))
-        return found | {"bodies": read_bodies_text(found["bodies"])}
+        return found | {"bodies": read_bodies_text(found["bodies"]), "run_id": runs[0][0] if runs else ""}
 
     # --------------------------------------------------------------------------------------------------------- search
 

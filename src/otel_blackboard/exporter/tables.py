@@ -214,5 +214,5 @@ def read_records(record: type[Record], columns: Sequence[Column], rows: Sequence
     return result
 
 
-def names(columns: Sequence[Column], prefix: str = "") -> str:
-    return ", ".join(prefix + column.name for column in columns)
+def names(columns: Sequence[Column]) -> str:
+    return ", ".join(column.name for column in columns)

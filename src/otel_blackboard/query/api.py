@@ -122,7 +122,7 @@ def _install_store_errors(app: FastAPI, settings: Settings) -> None:
 
     async def unavailable(request: Request, error: Exception) -> JSONResponse:
         outages.failed(fault(settings, error))
-        return problems.answer("store-unavailable", headers={"Retry-After": "2"})
+        return problems.answer("store-unavailable", headers=problems.COME_AGAIN)
 
     async def gone(request: Request, error: Exception) -> JSONResponse:
         return problems.answer("body-gone", "The record is still there; its body has expired or was deleted.")
@@ -396,7 +396,7 @@ def _run_routes(router: APIRouter, board: Board, Reading: Any) -> None:
         """Everything that arrived of one span, its content included."""
         run = board.place(tenant, run_id)
         for trace in run.trace_ids:
-            if trace_id in (None, trace) and (found := board.reader.span(tenant, run.run_id, trace, span_id)):
+            if trace_id in (None, trace) and (found := board.span(tenant, run, trace, span_id)):
                 logs = board.reader.logs_of_span(tenant, trace, span_id, MOST)
                 return shown_span(board, trace, span_id, found, logs)
         raise Problem("not-found")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from otel_blackboard.config import Settings
 from otel_blackboard.exporter.bodies import BodyDamaged, BodyMissing
@@ -115,14 +115,22 @@ class Board:
         except MovedRun as moved:
             return self.place(tenant, moved.run_id)
 
-    def resolved(self, tenant: Tenant, run: Run) -> list[Resolved]:
+    def resolved(self, tenant: Tenant, run: Run | Place) -> list[Resolved]:
         return self.reader.resolved(tenant, run.run_id, run.trace_ids)
 
     def calls(self, tenant: Tenant, place: Place) -> list[Resolved]:
         """What numbering needs of the spans of a run."""
         return self.reader.calls(tenant, place.run_id, place.trace_ids)
 
-    def timeline(self, tenant: Tenant, run: Run, with_logs: bool) -> Timeline:
+    def span(self, tenant: Tenant, run: Place, trace_id: str, span_id: str) -> Mapping[str, Any] | None:
+        """What arrived of one span, if the timeline of this run shows it."""
+        found = self.reader.span(tenant, trace_id, span_id)
+        if found is None or found["run_id"]:
+            return found if found and found["run_id"] == run.run_id else None
+        shown = self.timeline(tenant, run, with_logs=False).spans
+        return found if any((row.trace_id, row.span_id) == (trace_id, span_id) for row in shown) else None
+
+    def timeline(self, tenant: Tenant, run: Run | Place, with_logs: bool) -> Timeline:
         logs = self._beside.submit(self.reader.loose_logs, tenant, run.trace_ids, MOST) if with_logs else None
         # First what waits, then what is derived: a derivation that ends in between is seen by the second look.
         deriving = self.reader.deriving(tenant, run.trace_ids)

@@ -21,6 +21,9 @@ class Kind(NamedTuple):
     title: str
 
 
+COME_AGAIN = {"Retry-After": "2"}
+"""Headers of an answer that a store kept from being given."""
+
 PREFIX = "urn:otel-blackboard:problem:"
 KINDS: dict[str, Kind] = {
     "invalid-request": Kind(422, "A parameter or the body is missing or wrong"),
@@ -95,7 +98,7 @@ class Patience:
 
             await self._app(scope, receive, begin)
         if waiting.cancelled_caught:
-            late = answer("store-unavailable", "No answer in time.", {"Retry-After": "2"})
+            late = answer("store-unavailable", "No answer in time.", COME_AGAIN)
             await late(scope, receive, send)
 
 

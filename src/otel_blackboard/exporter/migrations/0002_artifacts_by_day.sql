@@ -1,7 +1,14 @@
 -- Artifacts lie in one partition a day, not in one for each kind of a day: an insert of three kinds made three parts, and
 -- every read of a run went through all of them (docs/benchmarks.md).
 
-DROP TABLE IF EXISTS artifacts_by_day -- of a start that was cut short: a part of the copy, or what is copied already
+-- What a start that was cut short left: a part of the copy, or the old table, in which another worker may have written since.
+CREATE TABLE IF NOT EXISTS artifacts_by_day AS artifacts
+;
+
+INSERT INTO artifacts SELECT * FROM artifacts_by_day
+;
+
+DROP TABLE artifacts_by_day
 ;
 
 CREATE TABLE artifacts_by_day AS artifacts
