@@ -95,15 +95,20 @@ def _service(sizes: Sizes, report: Report) -> None:
     with _folder() as folder:
         with ingest.started(folder) as (running, start):
             visible = ingest.latency(running, sizes.samples)
+            report.show("Send → visible, 16 spans, idle service", ("p50 ms", "p95 ms", "CPU ms"), [visible])
             for spans in sizes.stores:
                 _fill(running, load, spans)
-                print(f"{load.spans:,} spans are in; now measured there …", file=sys.stderr, flush=True)
-                times[f"{load.spans:,} spans"] = reads.at_rest(running, load, sizes.samples)
-                rates += [ingest.ingest(running, load, senders, sizes.requests) for senders in _SENDERS]
+                where = f"{load.spans:,} spans"
+                times[where] = reads.at_rest(running, load, sizes.samples)
+                rates += (here := [ingest.ingest(running, load, senders, sizes.requests) for senders in _SENDERS])
+                report.show(*_ingest_table(where, here, plain))
+                report.show(*_reads_table(where, times[where]))
             rates.append(ingest.over_grpc(running, load, sizes.requests))
             where = f"{load.spans:,} spans, {_SENDERS[1]} senders at work"
-            times[where], meanwhile = reads.while_spans_arrive(running, load, sizes.requests, _SENDERS[1])
+            working, meanwhile = reads.while_spans_arrive(running, load, sizes.requests, _SENDERS[1])
             most = memory_mib("VmHWM")
+            report.show(*_ingest_table("over gRPC", rates[-1:], plain))
+            report.show(*_reads_table(f"{where}, {meanwhile:,.0f} spans/s", working))
         sent = load.spans + payload.SPANS_A_RUN * (1 + sizes.samples)
         ingest.check_stored(folder / "data", sent)
         stored = ingest.stored_bytes(folder / "data")
@@ -113,14 +118,6 @@ def _service(sizes: Sizes, report: Report) -> None:
         ("start to ready, s", "and 16 spans visible, s", "memory, idle, MiB", "memory, most, MiB"),
         [(start.ready, start.visible, start.idle_mib, most)],
     )
-    report.show("Send → visible, 16 spans, idle service", ("p50 ms", "p95 ms", "CPU ms"), [visible])
-    report.show(
-        f"Ingest, requests of {payload.SPANS_A_BODY} spans",
-        ("spans in the store", "senders", "spans/s", "MB/s", "CPU µs/span", "cores", "busiest thread", "refused",
-         "memory, most, MiB", "spans/s, × baseline", "CPU, × baseline"),
-        [(*rate, rate.spans / plain.spans_per_second, rate.cpu / plain.cpu) for rate in rates]
-        + [("baseline", "", plain.spans_per_second, plain.megabytes_per_second, plain.cpu, "", "", "", plain.memory_mib, 1, 1)],
-    )  # fmt: skip
     # The flushes of the stages are those of four senders.
     total = next(rate.cpu for rate in rates if rate.senders == str(_SENDERS[-1]))
     rows: list[tuple[Cell, ...]] = [(stage, by_stage[stage], plain.stages.get(stage)) for stage in stages.STAGES]
@@ -132,21 +129,32 @@ def _service(sizes: Sizes, report: Report) -> None:
         [(name, size / sent, None) for name, size in stored.items() if size > sent]
         + [(f"together, {sent:,} spans", sum(stored.values()) / sent, plain.disk)],
     )
-    report.show(
-        "Reads, p50 / p95 ms",
-        ("route", *times),
-        [(route, *(_both(each[route]) for each in times.values())) for route in next(iter(times.values()))]
-        + [("spans/s that came in meanwhile", *["0"] * len(sizes.stores), f"{meanwhile:,.0f}")],
-    )
     report.judge("start to ready and 16 spans visible", start.visible, "at most", 6, "s")
     report.judge("memory, idle", start.idle_mib, "at most", 550, "MiB")
     report.judge("memory, most", most, "at most", 1229, "MiB")
     report.judge("send → visible, p50", visible.p50, "at most", 80, "ms")
-    at, measured = list(times.items())[len(sizes.stores) - 1]
+    at, measured = list(times.items())[-1]
     for route in ("run list", "artifact list", "ledger", "recall"):
         for part, budget in ((0.5, 40), (0.95, 80)):
             figure = percentile(measured[route], part)
             report.judge(f"{route}, p{part * 100:.0f} at {at}", figure, "at most", budget, "ms at 1,000,000")
+
+
+def _ingest_table(where: str, rates: Sequence[ingest.Rate], plain: stages.Baseline) -> Table:
+    base = (
+        "baseline", "", plain.spans_per_second, plain.megabytes_per_second, plain.cpu, "", "", "", plain.memory_mib, 1, 1,
+    )  # fmt: skip
+    return Table(
+        f"Ingest, requests of {payload.SPANS_A_BODY} spans, {where}",
+        ("spans in the store", "senders", "spans/s", "MB/s", "CPU µs/span", "cores", "busiest thread", "refused",
+         "memory, most, MiB", "spans/s, × baseline", "CPU, × baseline"),
+        [(*rate, rate.spans / plain.spans_per_second, rate.cpu / plain.cpu) for rate in rates] + [base],
+    )  # fmt: skip
+
+
+def _reads_table(where: str, times: reads.Times) -> Table:
+    rows = [(route, percentile(each, 0.5), percentile(each, 0.95)) for route, each in times.items() if each]
+    return Table(f"Reads, {where}", ("route", "p50 ms", "p95 ms"), rows)
 
 
 def _fill(running: RunningService, load: Load, spans: int) -> None:
@@ -169,10 +177,6 @@ def _long_run(sizes: Sizes, report: Report) -> None:
         ],
     )
     report.judge(f"a run of {spans:,} spans, to {sizes.long} runs", ratio, "at most", 2, "at 50,000")
-
-
-def _both(times: Sequence[float]) -> str:
-    return f"{percentile(times, 0.5):.0f} / {percentile(times, 0.95):.0f}" if times else "–"
 
 
 @contextlib.contextmanager

@@ -43,16 +43,16 @@ class Client:
 
 def at_rest(running: RunningService, load: Load, samples: int) -> Times:
     settle(quiet=1, most=120)
-    reading = _reading(running, load)
+    reading = _reading(running, load.requests)
     next(reading)  # what is done once, the first time, is not what a read costs
     return _merged(next(reading) for _ in range(samples))
 
 
 def while_spans_arrive(running: RunningService, load: Load, requests: int, senders: int) -> tuple[Times, float]:
     """Reads one after another for as long as the senders send; and spans/s of what arrived meanwhile."""
-    reading, ended = _reading(running, load), list[float]()
-    next(reading)  # also chooses the runs: of those that are there before
-    bodies = list(load.next(requests))
+    reading, ended = _reading(running, load.requests), list[float]()
+    bodies = list(load.next(requests))  # takes longer than an idle connection is kept
+    next(reading)
     with ThreadPoolExecutor(1) as pool:
         begun = time.perf_counter()
         sending = pool.submit(send, running.http, bodies, senders)
@@ -62,10 +62,10 @@ def while_spans_arrive(running: RunningService, load: Load, requests: int, sende
     return times, len(bodies) * payload.SPANS_A_BODY / (ended[0] - begun)
 
 
-def _reading(running: RunningService, load: Load) -> Iterator[Times]:
-    """Every route once, each time for another run of what was sent until now."""
-    ask, rnd = Client(running.api), random.Random(load.requests)
-    seeds = rnd.sample(range(load.requests), min(8, load.requests))
+def _reading(running: RunningService, sent: int) -> Iterator[Times]:
+    """Every route once, each time for another run of the first `sent` requests."""
+    ask, rnd = Client(running.api), random.Random(sent)
+    seeds = rnd.sample(range(sent), min(8, sent))
     runs = [payload.run_of(trace) for seed in seeds for trace in payload.traces(payload.request(seed))]
     for run in itertools.cycle(rnd.sample(runs, len(runs))):
         token = ask(f"/api/v1/runs/{run}/tokens?{_PROJECT}", {"capabilities": ["query_blackboard"]})["token"]
