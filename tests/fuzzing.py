@@ -140,10 +140,16 @@ WORDS = (
 TEXTS = st.sampled_from(WORDS) | st.text(st.characters(exclude_categories=("Cs",)), max_size=8)
 _NOT_TEXT = st.sampled_from([b"\xff", b"a\xfe", b"\xed\xa0\x80", b"\xc3"]).map(InvalidText)
 _RESERVED = ("$bytes", "$$bytes", "$invalid", "$double", "$content", "$$content", "$", "$x")
-_FACTS = sorted(
-    {key for dialect in BY_FIELD for table in (dialect.facts, dialect.labels, dialect.content)
-     for keys in table.values() for key in keys}
-)  # fmt: skip
+KEYS = sorted(
+    {
+        source if isinstance(source, str) else source.key
+        for dialect in BY_FIELD
+        for table in (dialect.facts, dialect.labels, dialect.content)
+        for sources in table.values()
+        for source in sources
+    }
+)
+"""Every attribute key that some dialect reads."""
 _FLAT = (
     "gen_ai.prompt.0.role", "gen_ai.prompt.0.content", "gen_ai.prompt.0", "gen_ai.prompt.2147483647.content",
     "gen_ai.completion.0.content", "gen_ai.completion.0.tool_calls.0.name", "gen_ai.completion.1².x", "gen_ai.prompt.-1.x",
@@ -159,7 +165,7 @@ _OWN_NAMES = (
     "scope.name",
     "attributes.name",
 )
-_KEYS = st.sampled_from([*_FACTS, *_FACTS, *_FLAT, *_RESERVED, *_OWN_NAMES, "error.type", "exception.message"]) | TEXTS
+_KEYS = st.sampled_from([*KEYS, *KEYS, *_FLAT, *_RESERVED, *_OWN_NAMES, "error.type", "exception.message"]) | TEXTS
 VALUES: st.SearchStrategy[Any] = st.recursive(
     st.one_of(
         st.none(), st.booleans(), st.integers(-(2**63), 2**63 - 1), st.floats(), TEXTS, TEXTS, st.binary(max_size=8), _NOT_TEXT
@@ -176,7 +182,7 @@ def _innocent(key: str) -> bool:
 
 
 ATTRIBUTES = st.dictionaries(_KEYS.filter(_innocent), VALUES, max_size=6) | st.builds(
-    dict.fromkeys, st.lists(st.sampled_from(_FACTS), max_size=40, unique=True), VALUES
+    dict.fromkeys, st.lists(st.sampled_from(KEYS), max_size=40, unique=True), VALUES
 )
 _TIMES = st.sampled_from([0, 1, START, START + 1, START + 10**9, 2**63 - 1, 2**63, 2**64 - 1]) | st.integers(
     0, 2**64 - 1

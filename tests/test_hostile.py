@@ -29,7 +29,6 @@ from otel_blackboard.collector.group_commit import GroupCommit
 from otel_blackboard.collector.grpc import start_grpc_door
 from otel_blackboard.collector.http import make_http_door
 from otel_blackboard.exporter.packs import pack_prefix
-from otel_blackboard.processor.dialects import BY_FIELD
 from otel_blackboard.processor.values import restore
 from otel_blackboard.query.api import make_api
 from otel_blackboard.records import (
@@ -46,6 +45,7 @@ from otel_blackboard.records import (
 )
 from otel_blackboard.service import Stores
 from tests import otlp
+from tests.fuzzing import KEYS
 from tests.otlp import said
 
 if sys.version_info >= (3, 14):
@@ -433,11 +433,7 @@ SPANS: dict[str, list[Span]] = {
     "nothing": [],
 }  # fmt: skip
 
-FACTS = sorted(
-    {key for dialect in BY_FIELD for table in (dialect.facts, dialect.labels, dialect.content)
-     for keys in table.values() for key in keys if not key.endswith(".*")}
-    - {"gen_ai.operation.name", "blackboard.run.id"}
-)  # fmt: skip
+FACTS = [key for key in KEYS if not key.endswith(".*") and key not in ("gen_ai.operation.name", "blackboard.run.id")]
 SPANS |= {
     f"every fact {name}": [
         tool(n, attributes=dict.fromkeys(FACTS, value) | {"gen_ai.operation.name": operation})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -143,7 +143,13 @@ def _answer_text(messages: list[Message]) -> str:
 
 
 def tool_call_draft(
-    tenant: Tenant, light: Light, parts: dict[str, Part], events: list[Part], contents: Contents, error: str
+    tenant: Tenant,
+    light: Light,
+    parts: dict[str, Part],
+    events: list[Part],
+    contents: Contents,
+    error: str,
+    unwrap: Unwrap,
 ) -> Draft:
     row = ArtifactRow(
         light.trace_id, light.span_id, "tool_result", artifact_id=_artifact_id(tenant, light, "tool_result")
@@ -152,7 +158,7 @@ def tool_call_draft(
     row.status = "failed" if failed else "ok"
     by_event = {part.meaning: part for part in events}
     by_meaning = by_event | parts
-    _arguments(row, by_meaning)
+    _arguments(row, by_meaning, unwrap)
     light.arguments_sha256, light.has_input = row.arguments_sha256, row.arguments_sha256 != ""
     sent = [by_meaning.get("result"), by_event.get("result"), by_meaning.get("documents")]
     found = [part for part in sent if part is not None and (part.value != "" or not (failed and error))]
@@ -169,8 +175,12 @@ def tool_call_draft(
         return Draft(row, [])
     light.has_output = True
     content = contents.items[index]
-    value = parsed(result.value) if result is not None else error
-    text = value if isinstance(value, str) else content.data.decode(errors="replace")
+    shown = _unwrapped("result", result.value, unwrap) if result is not None else error
+    value = parsed(shown)
+    if isinstance(value, str):
+        text = value
+    else:
+        text = content.data.decode(errors="replace") if result is None or shown is result.value else to_json(value)
     summary = first_text(parts["summary"].value) if "summary" in parts else _summary(text, light, value)
     _describe(row, [content], text, summary, structured=False)
     if light.tool_class == "recall":
@@ -178,10 +188,19 @@ def tool_call_draft(
     return Draft(row, [index])
 
 
-def _arguments(row: ArtifactRow, parts: dict[str, Part]) -> None:
+Unwrap = Mapping[str, tuple[Callable[[Value], Value], ...]]
+
+
+def _unwrapped(meaning: str, value: Value, unwrap: Unwrap) -> Value:
+    for taken in unwrap.get(meaning, ()):
+        value = taken(value)
+    return value
+
+
+def _arguments(row: ArtifactRow, parts: dict[str, Part], unwrap: Unwrap) -> None:
     part = parts.get("arguments")
     if part is not None:
-        text = arguments_text(part.value)
+        text = arguments_text(_unwrapped("arguments", part.value, unwrap))
     elif "query" in parts:
         text = to_json({"query": parts["query"].value})
     else:
@@ -324,7 +343,7 @@ def log_drafts(tenant: Tenant, light: LogLight, parts: list[Part], contents: Con
             row = ArtifactRow(light.trace_id, light.span_id, "tool_result", origin="log", label="")
             row.artifact_id = artifact_id(tenant, light.trace_id, light.span_id, "tool_result")
             index = contents.value(part.field, part.value, "tool_result")
-            _arguments(row, {part.meaning: part for part in parts})
+            _arguments(row, {part.meaning: part for part in parts}, {})
             text = first_text(part.value) or to_json(part.value)
             _describe(row, [contents.items[index]], text, _summary(text, span, parsed(part.value)), structured=False)
             light.has_output = True

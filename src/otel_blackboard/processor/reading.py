@@ -71,17 +71,24 @@ class LogReading:
 
 
 def read_span(tenant: Tenant, span: Span) -> SpanReading:
-    role, dialect = role_of(span)
     attributes = span.attributes
+    shape = shape_of(attributes, span.resource.attributes, span.scope.name)
+    role, dialect = role_of(span, shape)
     name = span.name[:NAME_KEPT]
     light = Light(span.trace_id, span.span_id, span.parent_span_id, name, span.start_ns, span.end_ns)
     light.role, light.operation, light.is_agent, light.is_node = role
     light.dialect, light.scope = dialect, span.scope.name[:NAME_KEPT]
-    shape = shape_of(attributes, span.resource.attributes)
-    read_facts(light, shape.facts, attributes, span.resource.attributes, span)
+    read_facts(light, shape.facts, attributes, span.resource.attributes, span, shape.ignore)
+    for known in shape.by_role:
+        for fact, said in known.names(span, role).items():
+            if not getattr(light, fact):
+                setattr(light, fact, said[:NAME_KEPT])
     for label, keys in shape.labels:
-        for key, _ in keys:
-            if (value := attributes.get(key)) is not None and value != "":
+        for key, take in keys:
+            value = attributes.get(key)
+            if take is not None and value is not None:
+                value = take(value)
+            if value is not None and value != "":
                 light.labels[label] = first_text(value) or to_json(value)
                 break
     for name, prefix in IDS.items():
@@ -97,19 +104,19 @@ def read_span(tenant: Tenant, span: Span) -> SpanReading:
         light.status, light.end_ns = "running", 0
     elif _failed(span, role):
         light.status = "failed"
-    if role.role == TOOL:
-        _name_tool(light, span)
-    elif role.role == STEP and role.is_agent and not light.agent_id and span.name.startswith("invoke_agent "):
-        light.agent_id = name.removeprefix("invoke_agent ")
+    for complete in shape.complete:
+        complete(light, span)
+    if light.role == TOOL:
+        _class_tool(light)
 
     families = families_of(attributes) if shape.families else {}
     parts, event_parts = parts_of(attributes, families, shape.parts), parts_of_events(span.events)
     contents, drafts = Contents(tenant, span.trace_id, span.span_id), []
-    if role.role == PROVIDER_CALL:
+    if light.role == PROVIDER_CALL:
         drafts += model_call_drafts(tenant, light, parts, event_parts, contents)
-    elif role.role == TOOL:
-        drafts.append(tool_call_draft(tenant, light, parts, event_parts, contents, error))
-    elif role.role == STEP:
+    elif light.role == TOOL:
+        drafts.append(tool_call_draft(tenant, light, parts, event_parts, contents, error, shape.unwrap))
+    elif light.role == STEP:
         drafts += output_drafts(tenant, light, parts, event_parts, contents, exact_response=False)
     else:
         light.has_input, light.has_output = "input" in parts, "output" in parts
@@ -176,9 +183,8 @@ def _error(span: Span) -> str:
     return first_text(attributes.get(ERROR_KEYS[-1]))
 
 
-def _name_tool(light: Light, span: Span) -> None:
-    if not light.tool_name:
-        light.tool_name = span.name.removeprefix("execute_tool ").removeprefix("Tool: ") or "tool"
+def _class_tool(light: Light) -> None:
+    light.tool_name = light.tool_name or light.name or "tool"
     if light.tool_name == RECALL_TOOL:
         light.tool_class = "recall"
     elif not light.tool_class:
@@ -191,8 +197,8 @@ def read_log(tenant: Tenant, record: LogRecord) -> LogReading:
     light = LogLight(record.trace_id, record.span_id, "", record.time_ns or record.observed_time_ns, event_name)
     light.severity_text = record.severity_text
     light.operation = first_text(record.attributes.get("gen_ai.operation.name"))
-    shape = shape_of(record.attributes, record.resource.attributes)
-    read_facts(light, shape.log_facts, record.attributes, record.resource.attributes, None)
+    shape = shape_of(record.attributes, record.resource.attributes, record.scope.name)
+    read_facts(light, shape.log_facts, record.attributes, record.resource.attributes, None, {})
     contents = Contents(tenant, record.trace_id, record.span_id)
     drafts: list[Draft] = []
     if record.trace_id and record.span_id:

@@ -95,14 +95,16 @@ def families_of(attributes: Attributes) -> dict[str, Value]:
 def parts_of(attributes: Attributes, families: dict[str, Value], table: Table) -> dict[str, Part]:
     """meaning → the first attribute (or flattened family) that has it."""
     found: dict[str, Part] = {}
-    for meaning, keys in table:
-        for key, _ in keys:
+    for meaning, sources in table:
+        for key, take in sources:
             value = families.get(key) if key[-2:] == ".*" else attributes.get(key)
+            if take is not None and value is not None:
+                value = take(value)
             if value is not None and value != "":
-                found[meaning] = Part(meaning, key, value)
+                found[meaning] = Part(meaning, key if take is None else f"{key}#{meaning}", value)
                 break
         else:  # nothing said is something said where it is what a tool returned
-            if meaning == "result" and (empty := next((key for key, _ in keys if attributes.get(key) == ""), "")):
+            if meaning == "result" and (empty := next((key for key, _ in sources if attributes.get(key) == ""), "")):
                 found[meaning] = Part(meaning, empty, "")
     return found
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import orjson
 
+from otel_blackboard.processor.dialects import BY_FIELD
 from otel_blackboard.processor.dialects.dialect import PROVIDER_CALL, STEP, TOOL
 from otel_blackboard.processor.dialects.genai import message_role
 from otel_blackboard.processor.flattened import unflatten
@@ -337,12 +338,13 @@ def assemble(artifact: Artifact, contents: Sequence[bytes]) -> bytes:
     return _written(lambda value: [value(content) for content in contents])
 
 
+_NAMES = {"system": "system", "input": "messages", "tools": "tools"}
 _PARTS_OF_PROMPT = {
-    "gen_ai.system_instructions": "system",
-    "gen_ai.input.messages": "messages",
-    "gen_ai.tool.definitions": "tools",
-    "gen_ai.prompt": "messages",
-    "gen_ai.prompt.*": "messages",
+    source if isinstance(source, str) else f"{source.key}#{meaning}": _NAMES[meaning]
+    for dialect in BY_FIELD
+    for meaning, sources in dialect.content.items()
+    if meaning in _NAMES
+    for source in sources
 }
 
 

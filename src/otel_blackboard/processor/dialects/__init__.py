@@ -3,7 +3,7 @@
 A dialect is a table (fact → attribute keys, first non-empty wins) and a few small functions for what it cannot say.
 To add one, write a module with a `DIALECT` and name it in the two lists below; nothing else changes. Several dialects
 may describe one span: its role comes from the first of BY_ROLE that knows one, every other fact from the first of
-BY_FIELD that has it.
+BY_FIELD that has it. `genai` is the last by role, for it also goes by the shape of a span.
 """
 
 from otel_blackboard.processor.dialects import blackboard, genai

@@ -18,6 +18,7 @@ def _role(span: Span) -> Role | None:
 
 DIALECT = Dialect(
     name="blackboard",
+    keys=("blackboard.",),
     role=_role,
     facts={
         "run_id": ("blackboard.run.id",),

@@ -7,7 +7,22 @@ same attributes, structured. Content by pointer (`*_ref`) is named, never opened
 
 from __future__ import annotations
 
-from otel_blackboard.processor.dialects.dialect import FLOW_RUN, PROVIDER_CALL, STEP, TOOL, Dialect, Part, Role
+from otel_blackboard.processor.dialects.dialect import (
+    AGENT,
+    CHAT,
+    EMBEDDINGS,
+    EXECUTE_TOOL,
+    GUARDRAIL,
+    NO_ROLE,
+    NODE,
+    RETRIEVAL,
+    RUN,
+    STEP,
+    TOOL,
+    Dialect,
+    Part,
+    Role,
+)
 from otel_blackboard.processor.values import first_text
 from otel_blackboard.records import Attributes, Event, LogRecord, Span, Value
 
@@ -16,23 +31,23 @@ DETAILS = "gen_ai.client.inference.operation.details"
 # gen_ai.operation.name → role. Values in the wild included (dialects.md §0); a loop iteration and a configuration event
 # have no role (TRC-07).
 _OPERATIONS: dict[str, Role] = {
-    "embeddings": Role(PROVIDER_CALL, "embeddings"),
-    "invoke_agent": Role(STEP, "invoke_agent", is_agent=True),
+    "embeddings": EMBEDDINGS,
+    "invoke_agent": AGENT,
     "plan": Role(STEP, "plan", is_node=True),
-    "execute_task": Role(STEP, "execute_task", is_node=True),
-    "apply_guardrail": Role("guard", "apply_guardrail"),
+    "execute_task": NODE,
+    "apply_guardrail": GUARDRAIL,
 }
-for _names, _meant in (
-    ("chat generate_content text_completion fetch_response llm_call", Role(PROVIDER_CALL, "chat")),
-    ("retrieval vector_db_retrieve", Role(TOOL, "retrieval")),
-    ("execute_tool tool_call", Role(TOOL, "execute_tool")),
+for _values, _meant in (
+    ("chat generate_content text_completion fetch_response llm_call", CHAT),
+    ("retrieval vector_db_retrieve", RETRIEVAL),
+    ("execute_tool tool_call", EXECUTE_TOOL),
     ("search_memory create_memory update_memory upsert_memory delete_memory", Role(TOOL, "memory")),
     ("create_memory_store delete_memory_store", Role(TOOL, "memory")),
-    ("invoke_workflow handle_conversation_turn", Role(FLOW_RUN, "invoke_workflow")),
-    ("create_agent agent_step execute_event_loop_cycle schedule_tool_calls", Role("")),
-    ("chain framework invoke_graph invoke_swarm", Role("")),
+    ("invoke_workflow handle_conversation_turn", RUN),
+    ("create_agent agent_step execute_event_loop_cycle schedule_tool_calls", NO_ROLE),
+    ("chain framework invoke_graph invoke_swarm", NO_ROLE),
 ):
-    _OPERATIONS |= dict.fromkeys(_names.split(), _meant)
+    _OPERATIONS |= dict.fromkeys(_values.split(), _meant)
 
 FRAMEWORKS = frozenset(
     "strands-agents langchain langgraph crewai autogen microsoft.agent_framework spring_ai gcp.vertex.agent".split()
@@ -51,6 +66,14 @@ def _role(span: Span) -> Role | None:
     if "gen_ai.request.model" in attributes and any(key in attributes for key in _ANSWERED):
         return _OPERATIONS["chat"]
     return None
+
+
+def _names(span: Span, role: Role) -> dict[str, str]:
+    if role.role == TOOL:
+        return {"tool_name": span.name.removeprefix("execute_tool ")}
+    if role.is_agent and span.name.startswith("invoke_agent "):
+        return {"agent_id": span.name.removeprefix("invoke_agent ")}
+    return {}
 
 
 _ANSWERED = ("gen_ai.system", "gen_ai.provider.name", "gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens")
@@ -125,6 +148,8 @@ def message_role(event_name: str) -> str:
 
 DIALECT = Dialect(
     name="gen_ai",
+    keys=("gen_ai.", "session.id", "user.id", "enduser.id"),
+    scopes=("opentelemetry.instrumentation.genai.",),
     role=_role,
     facts={
         "run_name": ("gen_ai.workflow.name",),
@@ -169,6 +194,7 @@ DIALECT = Dialect(
         "guard_type": ("gen_ai.guardrail.policy.id",),
         "guard_result": ("gen_ai.guardrail.result.type",),
     },
+    names=_names,
     ignore={"provider": _names_framework, "conversation_id": _is_previous_response},
     event=_event,
     log=_log,
