@@ -14,7 +14,7 @@ from decimal import Decimal
 from otel_blackboard.processor.dialects.dialect import FLOW_RUN, PROVIDER_CALL, STEP, TOOL
 from otel_blackboard.processor.identity import run_of_trace, slug
 from otel_blackboard.processor.prices import set_price
-from otel_blackboard.records import Light, LogLight, RequestedCall, Resolved, RunPart
+from otel_blackboard.records import SATELLITE, Light, LogLight, RequestedCall, Resolved, RunPart
 
 READER_VERSION = 1
 """Raised when a better reading should be applied to old traces (`otel-blackboard rederive`)."""
@@ -157,11 +157,15 @@ def _earliest_on_cycle(node: _Node) -> _Node:
 
 
 def _assign_parts(order: list[_Node]) -> None:
-    """A span's run: its own id, else its nearest ancestor's, else the only explicit id of the trace, else the trace's."""
+    """A span's run: its own id, else its nearest ancestor's, else the only explicit id of the trace, else the one that it
+    shares with other traces by a key of its dialect, else the trace's."""
     explicit = {node.light.run_id for node in order if node.light.run_id}
     only = next(iter(explicit)) if len(explicit) == 1 else ""
+    joined = {} if only else _joined(order)
     for node in order:
         node.part = node.light.run_id or (node.parent.part if node.parent is not None else "") or only
+        if not node.part and node.parent is None:
+            node.part = joined.get(node.light.span_id, "")
     if len({node.part for node in order}) > 1:  # inside its run a span hangs under its nearest ancestor of that run
         path: list[_Node] = []
         open_of: dict[str, list[_Node]] = defaultdict(list)
@@ -171,6 +175,20 @@ def _assign_parts(order: list[_Node]) -> None:
             node.parent = open_of[node.part][-1] if open_of[node.part] else None
             path.append(node)
             open_of[node.part].append(node)
+
+
+def _joined(order: list[_Node]) -> dict[str, str]:
+    """Top of the trace → the run that it shares with other traces: by its own key, or where it has no role by the first
+    below it."""
+    found: dict[str, tuple[bool, int, str, str]] = {}
+    tops: dict[str, _Node] = {}
+    for node in order:
+        top = tops[node.light.span_id] = node if node.parent is None else tops[node.parent.light.span_id]
+        key = node.light.join_key
+        if key and not key.startswith(SATELLITE) and (node is top or not top.light.role):
+            known = found.get(top.light.span_id)
+            found[top.light.span_id] = min(known or (True, 2**64, "", ""), (node is not top, *node.key, key))
+    return {span_id: key for span_id, (*_, key) in found.items()}
 
 
 # ---------------------------------------------------------------------------------------------------------------- part
