@@ -171,9 +171,11 @@ class Exporter:
             values += _row_values([r.row for _, r in spans], bodies[: len(spans)])
             jobs.append(self._insert("spans", values, [r.light.start_ns for _, r in spans], today))
         if satellites := [(tenant, r.light) for tenant, r in spans if is_satellite(r.light)]:
-            values = _tenants(satellites) + [[light.response_id for _, light in satellites]]
-            values.append([light.trace_id for _, light in satellites])
-            jobs.append(self._pool.submit(insert, self._clients["satellites"], "satellites", TABLES["satellites"], values))
+            lights = [light for _, light in satellites]
+            values = [*_tenants(satellites), [x.response_id for x in lights], [x.trace_id for x in lights]]
+            jobs.append(
+                self._pool.submit(insert, self._clients["satellites"], "satellites", TABLES["satellites"], values)
+            )
         if logs:
             values = _tenants(logs) + column_values([r.light for _, r in logs], LOG_LIGHT)
             values += _row_values([r.row for _, r in logs], bodies[len(spans) :])
@@ -315,7 +317,8 @@ class Exporter:
                     version = 2 * seen_at + (not trace.resolved)
                     versions[tenant][trace_id] = _Derived(version, len(trace.spans))
                     rows, run_parts = self._resolve(
-                        trace, {span_id: run_id for (of_trace, span_id), run_id in hosts.items() if of_trace == trace_id}
+                        trace,
+                        {span_id: run_id for (of_trace, span_id), run_id in hosts.items() if of_trace == trace_id},
                     )
                     resolved += [(tenant, row, version) for row in rows if trace.resolved.get(row.span_id) != row]
                     parts += [(tenant, part, version) for part in run_parts]

@@ -35,7 +35,9 @@ def is_satellite(light: Light) -> bool:
 
 def satellites_of(client: Client, tenant: Tenant, lights: Iterable[Light]) -> list[str]:
     """Trace ids of the satellites of these calls."""
-    ids = sorted({light.response_id for light in lights if light.role == PROVIDER_CALL and not is_satellite(light)} - {""})
+    ids = sorted(
+        {light.response_id for light in lights if light.role == PROVIDER_CALL and not is_satellite(light)} - {""}
+    )
     return sorted({row[0] for row in _rows(client, _SATELLITES, tenant, ids)})
 
 
@@ -56,7 +58,9 @@ def runs_of_hosts(client: Client, tenant: Tenant, lights: Iterable[Light]) -> di
         hosts[response_id].append(_Host(*host))
     host_of: dict[tuple[str, str], _Host] = {}
     for light in satellites:
-        beside = [host for host in hosts[light.response_id] if host.trace_id != light.trace_id and _overlap(host, light)]
+        beside = [
+            host for host in hosts[light.response_id] if host.trace_id != light.trace_id and _overlap(host, light)
+        ]
         if beside:
             host_of[(light.trace_id, light.span_id)] = min(beside)
     runs: dict[tuple[str, str], str] = {}
@@ -69,7 +73,9 @@ def runs_of_hosts(client: Client, tenant: Tenant, lights: Iterable[Light]) -> di
 
 def _overlap(host: _Host, light: Light) -> bool:
     end = 2**64
-    return host.start_ns - SAME_CALL_NS <= (light.end_ns or end) and light.start_ns - SAME_CALL_NS <= (host.end_ns or end)
+    return host.start_ns - SAME_CALL_NS <= (light.end_ns or end) and light.start_ns - SAME_CALL_NS <= (
+        host.end_ns or end
+    )
 
 
 def _rows(client: Client, sql: str, tenant: Tenant, ids: Sequence[str]) -> list[Sequence[Any]]:
