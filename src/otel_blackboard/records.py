@@ -251,6 +251,10 @@ SATELLITE = "satellite:"
 """Begins the join key of a model call that may stand in a trace of its own beside the same call in another trace."""
 
 
+MADE_OF_LOG = "log_record"
+"""Label of a span that no one sent: the log record (its sha256) that stands for this call."""
+
+
 @dataclass(slots=True)
 class LogLight:
     """What one log record says about its span, as far as the tree needs it."""

@@ -231,14 +231,15 @@ def read_log(tenant: Tenant, record: LogRecord) -> LogReading:
     )
     body = "null" if record.body is None else orjson.dumps({CONTENT: contents.value("body", record.body)}).decode()
     resource, scope = contents.shared(record.resource, "resource"), contents.shared(record.scope, "scope")
+    # It is the record's identity: no reader may have a say in it, so content counts as sent, wherever it is kept.
     light.version = version_of(
         finished=True,
         end_ns=light.time_ns,
         size=len(record.attributes),
-        texts=(record.trace_id, record.span_id, event_name, record.severity_text, body, attributes_text,
+        texts=(record.trace_id, record.span_id, event_name, record.severity_text, to_json(record.attributes),
                f"{record.time_ns} {record.observed_time_ns} {record.severity_number} {record.flags}",
                resource, scope, f"{record.dropped_attributes_count}"),
-        contents=contents.items,
+        contents=[each for each in contents.items if each.field == "body" or each.field.startswith(("resource.", "scope."))],
     )  # fmt: skip
     light.record_sha256 = hashlib.sha256(light.version.to_bytes(32)).hexdigest()
     for draft in drafts:

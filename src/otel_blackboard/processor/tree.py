@@ -16,7 +16,7 @@ from otel_blackboard.processor.identity import run_of_trace, slug
 from otel_blackboard.processor.prices import set_price
 from otel_blackboard.records import SATELLITE, Light, LogLight, RequestedCall, Resolved, RunPart
 
-READER_VERSION = 1
+READER_VERSION = 2
 """Raised when a better reading should be applied to old traces (`otel-blackboard rederive`)."""
 
 SAME_CALL_NS = 5_000_000_000
