@@ -212,10 +212,11 @@ class Exporter:
     ) -> None:
         """Stores records that were read anew. `known`: of each reading's content what is stored already. `day`: that of their
         receipt, which their rows keep. A record's own row comes last: it says that all of it is done."""
+        readings: list[tuple[Tenant, SpanReading | LogReading]] = [*spans, *logs]
         fresh = [
             content
-            for (_, reading), bodies in zip([*spans, *logs], known, strict=True)
-            for content, body in zip(reading.contents, bodies, strict=True)
+            for (_, reading), own in zip(readings, known, strict=True)
+            for content, body in zip(reading.contents, own, strict=True)
             if body is None
         ]
         compress(fresh)
@@ -223,7 +224,7 @@ class Exporter:
         write_packs(self._bodies, packed.packs, self._pool)
         new = iter(packed.bodies)
         bodies = [[body or next(new) for body in own] for own in known]
-        _finish([*self._artifacts([*spans, *logs], bodies, day), *self._satellites(spans)])
+        _finish([*self._artifacts(readings, bodies, day), *self._satellites(spans)])
         _finish(self._rows(spans, logs, bodies, day))
 
     def derive_anew(self, traces: Mapping[Tenant, Iterable[str]], day: date) -> None:

@@ -50,9 +50,9 @@ def prepare(
         log_reading = _read(read_log, tenant, record, prepared)
         prepared.logs.append((tenant, log_reading))
         for span in _spans_of(record, prepared):
-            reading = _read(read_span, tenant, span, prepared)
-            reading.light.labels[MADE_OF_LOG] = log_reading.light.record_sha256
-            prepared.spans.append((tenant, reading))
+            made = _read(read_span, tenant, span, prepared)
+            made.light.labels[MADE_OF_LOG] = log_reading.light.record_sha256
+            prepared.spans.append((tenant, made))
     readings = prepared.readings
     for reading in readings:
         leave_out(reading, captured)

@@ -132,7 +132,7 @@ class _Rederivation:
 
     def _batches(self) -> Iterator[_Batch]:
         batch: _Batch | None = None
-        sql, place = _TRACES, {}
+        sql, place = _TRACES, dict[str, str]()
         while True:
             found = self._query(sql, most=TRACES, **place)
             for organization, project, trace_id, records, day in found:

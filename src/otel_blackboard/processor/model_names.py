@@ -52,7 +52,7 @@ _BEDROCK = re.compile(rf"(?P<region>(?:{_REGIONS})\.)?(?:{_MAKERS})\.(?=[a-z])")
 _BEFORE_NAME = re.compile(rf"(?:(?:{_REGIONS})\.)?(?:(?:{_MAKERS})\.)?")
 
 _DATE = r"20\d\d-?\d\d-?\d\d|\d\d-20\d\d|\d\d-\d\d|\d{3}|\d{4}|\d{6}"
-_VERSION = re.compile(rf"(?:[-@:](?:{_DATE}|latest|default|preview|exp|experimental|v\d)|:\d+k?){0, 4}")
+_VERSION = re.compile(rf"(?:[-@:](?:{_DATE}|latest|default|preview|exp|experimental|v\d)|:\d+k?){{0,4}}")
 """Marks that say which edition of a model, not another model."""
 
 _UNFINISHED = re.compile(r"-\d*$")
