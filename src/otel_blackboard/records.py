@@ -252,7 +252,7 @@ SATELLITE = "satellite:"
 
 
 MADE_OF_LOG = "log_record"
-"""Label of a span that no one sent: the log record (its sha256) that stands for this call."""
+"""Label of a span that no one sent: the log record that stands for this call, as its trace id, a slash and its sha256."""
 
 
 @dataclass(slots=True)

@@ -51,7 +51,7 @@ def prepare(
         prepared.logs.append((tenant, log_reading))
         for span in _spans_of(record, prepared):
             made = _read(read_span, tenant, span, prepared)
-            made.light.labels[MADE_OF_LOG] = log_reading.light.record_sha256
+            made.light.labels[MADE_OF_LOG] = f"{record.trace_id}/{log_reading.light.record_sha256}"
             prepared.spans.append((tenant, made))
     readings = prepared.readings
     for reading in readings:

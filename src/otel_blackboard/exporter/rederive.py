@@ -205,19 +205,19 @@ class _Rederivation:
         for row, data in zip(rows, self._data(rows), strict=True):
             self.progress.records += 1
             key = row["trace_id"], row["span_id"]
-            sha = _log_of(row)
+            made_of = _log_of(row)
             try:
-                if sha and sha in made:
-                    span = made[sha].get(key)
+                if made_of in made:
+                    span = made[made_of].get(key)
                     if span is None:
                         gone.append(row)
                         continue
-                elif data is None or sha:
+                elif data is None or made_of:
                     self.progress.left += 1
                     continue
                 else:
                     span = restored_span(row, data, owners)
-                reading = self._read_span(tenant, span, row["version"], row["stored_at_ns"], sha)
+                reading = self._read_span(tenant, span, row["version"], row["stored_at_ns"], made_of)
             except Exception as error:
                 self._leave(error)
                 continue
@@ -242,6 +242,7 @@ class _Rederivation:
             except Exception as error:
                 self._leave(error)
                 continue
+            leave_out(reading, self._captured)
             light = reading.light
             light.record_sha256, light.version = row["record_sha256"], row["version"]
             light.stored_at_ns = row["stored_at_ns"]
@@ -251,14 +252,12 @@ class _Rederivation:
             made |= {(span.trace_id, span.span_id): (row, span) for span in spans}
         known = self._known_spans(tenant, list(made))
         new: list[tuple[Row, SpanReading]] = []
-        for key, (row, span) in made.items():
+        for key, (of, span) in made.items():
             if key not in known:
                 try:
-                    reading_of_span = self._read_span(tenant, span, None, row["stored_at_ns"], row["record_sha256"])
+                    new.append((of, self._read_span(tenant, span, None, of["stored_at_ns"], _name_of_log(of))))
                 except Exception as error:
                     self._leave(error)
-                else:
-                    new.append((row, reading_of_span))
         self._rewrite(tenant, new, [])
         self._rewrite(tenant, [], readings)
         return {reading.light.trace_id for _, reading in new}
@@ -267,7 +266,9 @@ class _Rederivation:
         self.progress.left += 1
         log_failure(log, "a stored record could not be read anew; it stays as it was", error)
 
-    def _read_span(self, tenant: Tenant, span: Span, version: int | None, stored_at_ns: int, sha: str) -> SpanReading:
+    def _read_span(
+        self, tenant: Tenant, span: Span, version: int | None, stored_at_ns: int, made_of: str
+    ) -> SpanReading:
         reading = read_span(tenant, span)
         leave_out(reading, self._captured)
         light = reading.light
@@ -276,21 +277,24 @@ class _Rederivation:
             light.version = version
         for draft in reading.drafts:
             draft.row.version = light.version
-        if sha:
-            light.labels[MADE_OF_LOG] = sha
+        if made_of:
+            light.labels[MADE_OF_LOG] = made_of
         return reading
 
     def _made_of_logs(self, tenant: Tenant, rows: Sequence[Row]) -> dict[str, dict[tuple[str, str], Span]]:
         """Of the log records of which some of these rows were made: the spans that they stand for now."""
-        logs = sorted({sha for row in rows if (sha := _log_of(row))})
+        logs = sorted({name for row in rows if (name := _log_of(row))})
         if not logs:
             return {}
         sql = (
             f"SELECT {', '.join(_LOG_COLUMNS)} FROM logs FINAL WHERE {_OF_TRACES} "
             "AND record_sha256 IN {records:Array(String)}"
         )
-        traces = sorted({row["trace_id"] for row in rows} | {""})
-        found = self._client.query(sql, parameters=_project(tenant) | {"traces": traces, "records": logs}).result_rows
+        parameters = _project(tenant) | {
+            "traces": sorted({name.partition("/")[0] for name in logs}),
+            "records": sorted({name.partition("/")[2] for name in logs}),
+        }
+        found = self._client.query(sql, parameters=parameters).result_rows
         records = [dict(zip(_LOG_COLUMNS, values, strict=True)) for values in found]
         for record in records:
             record["bodies"] = read_bodies_text(record["bodies"])
@@ -300,7 +304,7 @@ class _Rederivation:
             if data is not None:
                 with contextlib.suppress(Exception):  # it is told where the log record itself is read
                     spans = spans_of_log(restored_log(record, data, owners))
-                    made[record["record_sha256"]] = {(span.trace_id, span.span_id): span for span in spans}
+                    made[_name_of_log(record)] = {(span.trace_id, span.span_id): span for span in spans}
         return made
 
     def _known_spans(self, tenant: Tenant, keys: Sequence[tuple[str, str]]) -> set[tuple[str, str]]:
@@ -377,6 +381,10 @@ def _log_of(row: Row) -> str:
     """The log record of which the row was made; '' for a span that was sent."""
     labels = row["labels"]
     return str(orjson.loads(labels).get(MADE_OF_LOG, "")) if MADE_OF_LOG in labels else ""
+
+
+def _name_of_log(row: Row) -> str:
+    return f"{row['trace_id']}/{row['record_sha256']}"
 
 
 def _project(tenant: Tenant) -> dict[str, Any]:
