@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 
 from otel_blackboard.processor.model_names import known_model
 from otel_blackboard.processor.prices import SOURCE, packaged_price, price, total_price
+from otel_blackboard.processor.providers import inferred_provider
 from otel_blackboard.records import Light
+from tests.spans import Trace, derive
 
 NOW = datetime(2026, 11, 30, tzinfo=UTC)
 MODELS: list[tuple[str, Any]] = [
@@ -156,3 +158,38 @@ def test_a_name_is_read_once() -> None:
     for _ in range(3):
         priced("anthropic", "claude-sonnet-4-5")
     assert known_model.cache_info().misses <= 1
+
+
+@pytest.mark.parametrize(
+    ("attributes", "model", "provider", "taken_from"),
+    [
+        ({"server.address": "api.openai.com"}, "anything", "openai", "server.address"),
+        ({"server.address": "my-resource.openai.azure.com"}, "gpt-4o", "azure.ai.openai", "server.address"),
+        ({"server.address": "bedrock-runtime.us-east-1.amazonaws.com"}, "x", "aws.bedrock", "server.address"),
+        ({"server.address": "europe-west1-aiplatform.googleapis.com"}, "x", "gcp.vertex_ai", "server.address"),
+        ({"net.peer.name": "https://api.anthropic.com:443/v1"}, "x", "anthropic", "server.address"),
+        ({"server.address": "127.0.0.1"}, "gpt-4o-mini", "openai", "model"),
+        ({}, "models/gemini-2.5-flash", "gcp.gemini", "model"),
+        ({}, "us.anthropic.claude-3-haiku-20240307-v1:0", "aws.bedrock", "model"),
+        ({}, "publishers/google/models/gemini-2.5-flash", "gcp.vertex_ai", "model"),
+        ({}, "azure/my-deployment", "azure.ai.openai", "model"),
+        ({"server.address": "notopenai.com"}, "gpt-oss:20b", "", ""),
+        ({"server.address": "api.openai.com.example.org"}, "my-model", "", ""),
+        ({}, "meta-llama/Llama-3.1-8B", "", ""), ({}, "", "", ""),
+    ],
+)  # fmt: skip
+def test_who_answered_where_nobody_says(attributes: Any, model: str, provider: str, taken_from: str) -> None:
+    assert inferred_provider(attributes, model) == (provider, taken_from)
+
+
+@pytest.mark.parametrize("logged", ["", "azure.ai.openai"])
+def test_an_inferred_provider_is_marked_and_gives_way_to_one_that_is_stated(logged: str) -> None:
+    trace = Trace()
+    chat = trace.chat(tokens=(1000, 10))
+    chat.attributes["gen_ai.provider.name"] = "langchain"
+    trace.log(chat, "gen_ai.user.message", 0.5, {"content": "Hi"}, gen_ai__system=logged or None)
+    for logs in (trace.logs, [*trace.logs, *trace.logs]):
+        (row,), _, _ = derive(trace.spans, logs)
+        assert row.provider == (logged or "openai")
+        assert ("provider_inferred_from" in row.labels) is not bool(logged)
+        assert row.cost_usd is not None

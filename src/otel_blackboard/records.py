@@ -281,6 +281,8 @@ class LogLight:
     reasoning_tokens: int | None = None
     has_input: bool = False
     has_output: bool = False
+    labels: dict[str, str] = field(default_factory=dict)
+    """What the record says about its span and few records say: evaluations."""
     version: int = 0
     stored_at_ns: int = 0
 

@@ -48,7 +48,7 @@ _MAKERS = (
     "stability|twelvelabs|writer|zai"
 )
 _REGIONS = "af|ap|apac|au|ca|eu|global|in|jp|kr|me|sa|uk|us|us-gov"
-_BEDROCK = re.compile(rf"(?P<region>(?:{_REGIONS})\.)?(?:{_MAKERS})\.(?=[a-z])")
+BEDROCK = re.compile(rf"(?P<region>(?:{_REGIONS})\.)?(?:{_MAKERS})\.(?=[a-z])")
 _BEFORE_NAME = re.compile(rf"(?:(?:{_REGIONS})\.)?(?:(?:{_MAKERS})\.)?")
 
 _DATE = r"20\d\d-?\d\d-?\d\d|\d\d-20\d\d|\d\d-\d\d|\d{3}|\d{4}|\d{6}"
@@ -61,8 +61,13 @@ _UNFINISHED = re.compile(r"-\d*$")
 _SAME_PRICE = re.compile(r":(?:beta|thinking)$")
 """Variants of OpenRouter that cost what the model costs. Others (`:online`, `:nitro`) do not."""
 
-_SOLD_BY_ONE = re.compile(r"gpt-(?!oss)|chatgpt-|o[134](?:-|$)|text-embedding-|ft:gpt-|claude-|gemini-|grok-")
-"""Models whose weights nobody else has: whoever passes a call on, this is what is paid for it."""
+SOLD_BY_ONE = (
+    (re.compile(r"gpt-(?!oss)|chatgpt-|o[134](?:-|$)|text-embedding-(?:3|ada)|ft:gpt-"), "openai"),
+    (re.compile(r"claude-"), "anthropic"),
+    (re.compile(r"gemini-"), "gcp.gemini"),
+    (re.compile(r"grok-"), "x_ai"),
+)
+"""Models whose weights nobody else has, and their makers: whoever passes a call on, this is what is paid for it."""
 
 
 @lru_cache(maxsize=4096)
@@ -85,7 +90,7 @@ def _readings(provider: str, name: str) -> Iterator[tuple[Any, str]]:
     """Who may sell it, under which name, the likeliest first."""
     from genai_prices.data_snapshot import get_snapshot
 
-    if bedrock := _BEDROCK.match(name):
+    if bedrock := BEDROCK.match(name):
         aws = _seller("aws")
         yield aws, name
         if (bedrock["region"] or "global.") != "global.":
@@ -100,7 +105,11 @@ def _readings(provider: str, name: str) -> Iterator[tuple[Any, str]]:
             yield from _readings(seller.id, rest)
         return
     # OpenAI's SDK, which names `openai`, speaks to many servers. Others serve open weights at prices of their own.
-    if not provider or (stated is not None and stated.id == "openai") or _SOLD_BY_ONE.match(name):
+    if (
+        not provider
+        or (stated is not None and stated.id == "openai")
+        or any(each.match(name) for each, _ in SOLD_BY_ONE)
+    ):
         for seller in get_snapshot().providers:
             if seller.model_match is not None and seller.model_match.is_match(name):
                 yield seller, name

@@ -23,6 +23,7 @@ from otel_blackboard.processor.drafts import (
 from otel_blackboard.processor.identity import joined_run, safe_id
 from otel_blackboard.processor.precedence import ERROR_KEYS, IDS, NAME_KEPT, Shape, read_facts, role_of, shape_of
 from otel_blackboard.processor.prices import set_price
+from otel_blackboard.processor.providers import INFERRED, inferred_provider
 from otel_blackboard.processor.row_text import (
     Contents,
     families_of,
@@ -108,6 +109,10 @@ def read_span(tenant: Tenant, span: Span) -> SpanReading:
     for complete in shape.complete:
         complete(light, span)
     light.join_key = _join_key(span, shape, light)
+    if light.role == PROVIDER_CALL and not light.provider:
+        light.provider, inferred_from = inferred_provider(attributes, light.response_model or light.request_model)
+        if inferred_from:
+            light.labels[INFERRED] = inferred_from
     if light.role == TOOL:
         _class_tool(light)
 
@@ -211,12 +216,27 @@ def spans_of_log(record: LogRecord) -> list[Span]:
     return []
 
 
+EVALUATION = "gen_ai.evaluation.result"
+
+
+def _evaluation(record: LogRecord) -> dict[str, str]:
+    """`evaluation.<name>` → the verdict and the score, as far as they are said."""
+    attributes = record.attributes
+    name, verdict, score = (
+        first_text(attributes.get(f"gen_ai.evaluation.{key}")) for key in ("name", "score.label", "score.value")
+    )
+    said = f"{verdict} ({score})" if verdict and score else verdict or score
+    return {f"evaluation.{name[:NAME_KEPT]}": said[:NAME_KEPT]} if name and said else {}
+
+
 def read_log(tenant: Tenant, record: LogRecord) -> LogReading:
     """A log record; one with trace and span id completes that span's content through artifact rows of its own."""
     event_name = record.event_name or first_text(record.attributes.get("event.name"))
     light = LogLight(record.trace_id, record.span_id, "", record.time_ns or record.observed_time_ns, event_name)
     light.severity_text = record.severity_text
     light.operation = first_text(record.attributes.get("gen_ai.operation.name"))
+    if event_name == EVALUATION:
+        light.labels = _evaluation(record)
     shape = shape_of(record.attributes, record.resource.attributes, record.scope.name)
     read_facts(light, shape.log_facts, record.attributes, record.resource.attributes, None, {})
     contents = Contents(tenant, record.trace_id, record.span_id)

@@ -8,5 +8,9 @@ ALTER TABLE spans ADD COLUMN IF NOT EXISTS reader_version UInt32 DEFAULT 1 AFTER
 ALTER TABLE logs ADD COLUMN IF NOT EXISTS reader_version UInt32 DEFAULT 1 AFTER bodies
 ;
 
+-- What log records say about their spans: evaluations.
+ALTER TABLE logs ADD COLUMN IF NOT EXISTS labels String AFTER has_output
+;
+
 ALTER TABLE artifacts ADD COLUMN IF NOT EXISTS read_at_ns UInt64 AFTER version
 ;

@@ -40,7 +40,7 @@ _OPERATIONS: dict[str, Role] = {
 for _values, _meant in (
     ("chat generate_content text_completion fetch_response llm_call", CHAT),
     ("retrieval vector_db_retrieve", RETRIEVAL),
-    ("execute_tool tool_call", EXECUTE_TOOL),
+    ("execute_tool tool_call load_skill", EXECUTE_TOOL),
     ("search_memory create_memory update_memory upsert_memory delete_memory", Role(TOOL, "memory")),
     ("create_memory_store delete_memory_store", Role(TOOL, "memory")),
     ("invoke_workflow handle_conversation_turn", RUN),
@@ -190,6 +190,10 @@ DIALECT = Dialect(
         "tools_ref": ("gen_ai.tool.definitions_ref",),
     },
     labels={
+        "skill_name": ("gen_ai.skill.name",),
+        "skill_version": ("gen_ai.skill.version",),
+        "skill_source": ("gen_ai.skill.source.uri",),
+        "skills": ("gen_ai.skills",),
         "guard_name": ("gen_ai.guardrail.component.name",),
         "guard_type": ("gen_ai.guardrail.policy.id",),
         "guard_result": ("gen_ai.guardrail.result.type",),
