@@ -110,7 +110,7 @@ def read_span(tenant: Tenant, span: Span) -> SpanReading:
         _class_tool(light)
 
     families = families_of(attributes) if shape.families else {}
-    parts, event_parts = parts_of(attributes, families, shape.parts), parts_of_events(span.events)
+    parts, event_parts = parts_of(attributes, families, shape.parts), parts_of_events(span.events, shape.by_field)
     contents, drafts = Contents(tenant, span.trace_id, span.span_id), []
     if light.role == PROVIDER_CALL:
         drafts += model_call_drafts(tenant, light, parts, event_parts, contents)

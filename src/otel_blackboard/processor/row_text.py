@@ -12,8 +12,7 @@ from typing import Any
 import orjson
 
 from otel_blackboard.processor import content as content_rules
-from otel_blackboard.processor.dialects import BY_FIELD
-from otel_blackboard.processor.dialects.dialect import Part
+from otel_blackboard.processor.dialects.dialect import Dialect, Part
 from otel_blackboard.processor.precedence import Shape, Table
 from otel_blackboard.processor.values import (
     CONTENT,
@@ -109,12 +108,13 @@ def parts_of(attributes: Attributes, families: dict[str, Value], table: Table) -
     return found
 
 
-def parts_of_events(events: list[Event]) -> list[Part]:
-    """The content of span events, in their order by time; the field names the event's place."""
+def parts_of_events(events: list[Event], known_by: tuple[Dialect, ...]) -> list[Part]:
+    """The content of span events, in their order by time; the field names the event's place. `known_by`: the dialects
+    that know the span."""
     parts: list[Part] = []
     if events:
         for place, event in sorted(enumerate(events), key=lambda item: item[1].time_ns):
-            for dialect in BY_FIELD:
+            for dialect in known_by:
                 found = dialect.event(event)
                 if found:
                     parts += [part._replace(field=f"events.{place}.{part.field}") for part in found]

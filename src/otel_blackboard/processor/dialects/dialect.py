@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from otel_blackboard.processor.values import parsed
+from otel_blackboard.processor.values import first_text, parsed
 from otel_blackboard.records import Event, Light, LogRecord, Span, Value
 
 PROVIDER_CALL, TOOL, STEP, FLOW_RUN, GUARD = "provider_call", "tool_invocation", "step", "flow_run", "guard"
@@ -60,6 +60,12 @@ def inside(key: str, *path: str | int) -> Source:
 Keys = Mapping[str, tuple[str | Source, ...]]
 
 
+def not_provider(*names: str) -> Callable[[Span, Value], bool]:
+    """For Dialect.ignore["provider"]: values that name the framework, not who answered."""
+    frameworks = frozenset(names)
+    return lambda span, value: first_text(value) in frameworks
+
+
 class Part(NamedTuple):
     """One piece of content, by meaning (a key of Dialect.content)."""
 
@@ -97,7 +103,7 @@ class Dialect:
     complete: Callable[[Light, Span], None] | None = None
     """What no table can say, on the span's light row after all tables: sums, status, numbers told otherwise."""
     event: Callable[[Event], list[Part]] = lambda event: []
-    """The content of one span event."""
+    """The content of one event of a span that the dialect knows."""
     log: Callable[[LogRecord, str], list[Part]] = lambda record, event_name: []
     """The content of one log record that has a trace and a span id."""
     log_spans: Callable[[LogRecord, str], list[Span]] = lambda record, event_name: []
