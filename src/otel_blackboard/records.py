@@ -222,6 +222,7 @@ class Light:
     response_model: str = ""
     response_id: str = ""
     join_key: str = ""
+    """The run that this span's trace shares with other traces, or SATELLITE + a response id; '' = neither."""
     linked_traces: tuple[str, ...] = ()
     tool_name: str = ""
     tool_call_id: str = ""
@@ -244,6 +245,10 @@ class Light:
     """Facts that few spans have: skill, guard, fallback, trigger, outcome, original ids …"""
     version: int = 0
     stored_at_ns: int = 0
+
+
+SATELLITE = "satellite:"
+"""Begins the join key of a model call that may stand in a trace of its own beside the same call in another trace."""
 
 
 @dataclass(slots=True)

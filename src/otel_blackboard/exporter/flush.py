@@ -26,6 +26,7 @@ from otel_blackboard.exporter.half_derived import half_derived
 from otel_blackboard.exporter.large_traces import LargeTraces
 from otel_blackboard.exporter.packs import pack, write_packs
 from otel_blackboard.exporter.preparation import Prepared, prepare
+from otel_blackboard.exporter.satellites import OF_PROJECT, is_satellite, runs_of_hosts, satellites_of
 from otel_blackboard.exporter.tables import (
     LIGHT,
     LOG_LIGHT,
@@ -83,7 +84,7 @@ class Exporter:
         self._captured = captured_kinds(settings)
         self._clients: dict[str, Client] = {
             role: connect(settings)
-            for role in ("spans", "logs", "artifacts", "resolved", "run_parts", "deriving", "read")
+            for role in ("spans", "logs", "artifacts", "resolved", "run_parts", "deriving", "satellites", "read")
         }
         self._pool = ThreadPoolExecutor(max_workers=8, thread_name_prefix="flush")
         self._cache = TraceCache()
@@ -169,6 +170,12 @@ class Exporter:
             values = _tenants(spans) + column_values([r.light for _, r in spans], LIGHT)
             values += _row_values([r.row for _, r in spans], bodies[: len(spans)])
             jobs.append(self._insert("spans", values, [r.light.start_ns for _, r in spans], today))
+        if satellites := [(tenant, r.light) for tenant, r in spans if is_satellite(r.light)]:
+            lights = [light for _, light in satellites]
+            values = [*_tenants(satellites), [x.response_id for x in lights], [x.trace_id for x in lights]]
+            jobs.append(
+                self._pool.submit(insert, self._clients["satellites"], "satellites", TABLES["satellites"], values)
+            )
         if logs:
             values = _tenants(logs) + column_values([r.light for _, r in logs], LOG_LIGHT)
             values += _row_values([r.row for _, r in logs], bodies[len(spans) :])
@@ -269,7 +276,10 @@ class Exporter:
     def _derive_now(self, touched: Mapping[Tenant, _Touched], today: date) -> None:
         while touched:
             started = time.monotonic()
-            versions = self._write_derived(touched, today)
+            versions, beside = self._write_derived(touched, today)
+            if beside:  # they take the runs that are written by now
+                for tenant, followed in self._write_derived(beside, today)[0].items():
+                    versions[tenant] |= followed
             seconds = time.monotonic() - started
             touched = {} if self._alone else self._overtaken(versions)
             derivations = [
@@ -283,8 +293,11 @@ class Exporter:
             for key, derived in derivations:
                 self._large.derived(key, derived.spans, seconds)
 
-    def _write_derived(self, touched: Mapping[Tenant, _Touched], today: date) -> dict[Tenant, dict[str, _Derived]]:
-        """Derives these traces; the version under which each was written."""
+    def _write_derived(
+        self, touched: Mapping[Tenant, _Touched], today: date
+    ) -> tuple[dict[Tenant, dict[str, _Derived]], dict[Tenant, _Touched]]:
+        """Derives these traces: the version under which each was written, and the satellites of their calls."""
+        beside: dict[Tenant, _Touched] = {}
         versions: dict[Tenant, dict[str, _Derived]] = defaultdict(dict)
         resolved: list[tuple[Tenant, Resolved, int]] = []
         parts: list[tuple[Tenant, RunPart, int]] = []
@@ -292,12 +305,21 @@ class Exporter:
         for tenant, traces in touched.items():
             for some in chunks(list(traces), MOST_IDS):
                 # The version of what is found is the time at which this tenant's traces were seen, not another's.
-                seen_at, known = self._read_back(tenant, {trace_id: traces[trace_id] for trace_id in some})
+                seen_at, known, satellites = self._read_back(tenant, {trace_id: traces[trace_id] for trace_id in some})
+                hosts: dict[tuple[str, str], str] = {}
+                if satellites:
+                    lights = [light for trace in known.values() for light in trace.spans.values()]
+                    hosts = runs_of_hosts(self._clients["read"], tenant, lights)
+                    for trace_id in satellites_of(self._clients["read"], tenant, lights):
+                        beside.setdefault(tenant, {})[trace_id] = ([], [])
                 for trace_id, trace in known.items():
                     # Its last bit says that every row of the trace was written, not only those that differ.
                     version = 2 * seen_at + (not trace.resolved)
                     versions[tenant][trace_id] = _Derived(version, len(trace.spans))
-                    rows, run_parts = self._resolve(trace)
+                    rows, run_parts = self._resolve(
+                        trace,
+                        {span_id: run_id for (of_trace, span_id), run_id in hosts.items() if of_trace == trace_id},
+                    )
                     resolved += [(tenant, row, version) for row in rows if trace.resolved.get(row.span_id) != row]
                     parts += [(tenant, part, version) for part in run_parts]
                     names_now = {part.part for part in run_parts}
@@ -316,7 +338,7 @@ class Exporter:
             deleted = [0] * len(parts) + [1] * len(gone)
             jobs.append(self._insert("run_parts", values, [part.start_ns for _, part, _ in both], today, deleted))
         _finish(jobs)
-        return versions
+        return versions, beside
 
     def _overtaken(self, versions: Mapping[Tenant, Mapping[str, _Derived]]) -> dict[Tenant, _Touched]:
         """What has to be derived again, because another worker derived it later than this one and did not see these
@@ -334,11 +356,11 @@ class Exporter:
                         again.setdefault(tenant, {})[trace_id] = ([], [])
         return again
 
-    def _resolve(self, trace: CachedTrace) -> tuple[list[Resolved], list[RunPart]]:
+    def _resolve(self, trace: CachedTrace, hosts: Mapping[str, str]) -> tuple[list[Resolved], list[RunPart]]:
         # Log records complete the light rows they belong to: work on copies, for the cache holds what was stored.
         lights = [copy.copy(light) if trace.logs else light for light in trace.spans.values()]
         try:
-            return resolve(lights, trace.logs.values())
+            return resolve(lights, trace.logs.values(), hosts)
         except Exception as error:
             self.derivation_failures += 1
             log_failure(log, "a trace could not be derived; its spans are stored", error)
@@ -364,8 +386,9 @@ class Exporter:
         )
         return [*values, [version for _, _, version in rows], [READER_VERSION] * len(rows)]
 
-    def _read_back(self, tenant: Tenant, traces: _Touched) -> tuple[int, dict[str, CachedTrace]]:
-        """The whole of each touched trace, and the server's time inside the query that saw it."""
+    def _read_back(self, tenant: Tenant, traces: _Touched) -> tuple[int, dict[str, CachedTrace], bool]:
+        """The server's time inside the query that saw each touched trace, the whole of each, and whether the project has
+        satellites."""
         client = self._clients["read"]
         parameters = {"organization": tenant.organization_id, "project": tenant.project_id, "traces": list(traces)}
         result = client.query(_CHECK, parameters=parameters)
@@ -373,6 +396,7 @@ class Exporter:
         counted: dict[tuple[str, str], tuple[int, int]] = {}
         parts: dict[str, set[str]] = {}
         derived_at: dict[str, int] = {}
+        satellites = any(row[2] == "satellites" and row[3] for row in result.result_rows)
         for trace_id, _, table, count, digest, names_of_parts, newest in result.result_rows:
             counted[(table, trace_id)] = (int(count), int(digest))
             if table == "run_parts":
@@ -396,7 +420,7 @@ class Exporter:
             trace.parts |= parts.get(trace_id, set())
             if trace.derived_at != derived_at.get(trace_id, 0):
                 trace.resolved = {}  # another worker has derived it since: what stands there is not known
-        return version, {trace_id: known[trace_id] for trace_id in traces}
+        return version, {trace_id: known[trace_id] for trace_id in traces}, satellites
 
     def _read_whole(self, client: Client, parameters: dict[str, Any]) -> dict[str, CachedTrace]:
         found: dict[str, CachedTrace] = defaultdict(CachedTrace)
@@ -440,6 +464,8 @@ _OF_TRACES = (
 _CHECK = (
     "SELECT '' AS trace_id, toUnixTimestamp64Nano(now64(9)) AS at, '' AS held, 0 AS rows, 0 AS digest, "
     "emptyArrayString() AS parts, 0 AS newest UNION ALL "
+    f"SELECT '' AS trace_id, 0 AS at, 'satellites' AS held, count() AS rows, 0 AS digest, emptyArrayString() AS parts, "
+    f"0 AS newest FROM satellites WHERE {OF_PROJECT} UNION ALL "
     + " UNION ALL ".join(
         f"SELECT trace_id, 0 AS at, '{table}' AS held, count() AS rows, "
         f"groupBitXor(newest) AS digest, {parts} AS parts, max(newest) FROM (SELECT trace_id, {key}, "

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from otel_blackboard.exporter.packs import compress
 from otel_blackboard.failures import log_failure
-from otel_blackboard.processor.reading import LogReading, SpanReading, read_log, read_span
+from otel_blackboard.processor.reading import LogReading, SpanReading, read_log, read_span, spans_of_log
 from otel_blackboard.records import SPAN_PACK, LogRecord, Span, Tenant
 
 log = logging.getLogger(__name__)
@@ -48,6 +48,7 @@ def prepare(
         prepared.spans.append((tenant, _read(read_span, tenant, span, prepared)))
     for tenant, record in logs:
         prepared.logs.append((tenant, _read(read_log, tenant, record, prepared)))
+        prepared.spans += [(tenant, _read(read_span, tenant, span, prepared)) for span in _spans_of(record, prepared)]
     readings = prepared.readings
     for reading in readings:
         _leave_out(reading, captured)
@@ -66,6 +67,15 @@ def _read(read: Callable[[Tenant, Record], Reading], tenant: Tenant, record: Rec
         prepared.failures += 1
         log_failure(log, "a span or log record could not be read; it is stored without a role", error)
         return read(tenant, _bare(record))
+
+
+def _spans_of(record: LogRecord, prepared: Prepared) -> list[Span]:
+    try:
+        return spans_of_log(record)
+    except Exception as error:
+        prepared.failures += 1
+        log_failure(log, "a log record could not be read as a call; it is stored as a log record", error)
+        return []
 
 
 def _bare(record: Record) -> Record:

@@ -20,8 +20,8 @@ from otel_blackboard.processor.drafts import (
     output_drafts,
     tool_call_draft,
 )
-from otel_blackboard.processor.identity import safe_id
-from otel_blackboard.processor.precedence import ERROR_KEYS, IDS, NAME_KEPT, read_facts, role_of, shape_of
+from otel_blackboard.processor.identity import joined_run, safe_id
+from otel_blackboard.processor.precedence import ERROR_KEYS, IDS, NAME_KEPT, Shape, read_facts, role_of, shape_of
 from otel_blackboard.processor.prices import set_price
 from otel_blackboard.processor.row_text import (
     Contents,
@@ -41,6 +41,7 @@ from otel_blackboard.processor.values import (
     truth,
 )
 from otel_blackboard.records import (
+    SATELLITE,
     Content,
     Light,
     LogLight,
@@ -106,6 +107,7 @@ def read_span(tenant: Tenant, span: Span) -> SpanReading:
         light.status = "failed"
     for complete in shape.complete:
         complete(light, span)
+    light.join_key = _join_key(span, shape, light)
     if light.role == TOOL:
         _class_tool(light)
 
@@ -183,12 +185,30 @@ def _error(span: Span) -> str:
     return first_text(attributes.get(ERROR_KEYS[-1]))
 
 
+def _join_key(span: Span, shape: Shape, light: Light) -> str:
+    """What brings this span's trace together with others: the run that they share, or SATELLITE and a response id."""
+    for dialect in shape.by_field:
+        if key := dialect.join_key(span):
+            return joined_run(dialect.name, key)
+    alone = light.role == PROVIDER_CALL and light.response_id and not light.parent_span_id
+    return SATELLITE + light.response_id if alone and any(d.satellite(span) for d in shape.by_field) else ""
+
+
 def _class_tool(light: Light) -> None:
     light.tool_name = light.tool_name or light.name or "tool"
     if light.tool_name == RECALL_TOOL:
         light.tool_class = "recall"
     elif not light.tool_class:
         light.tool_class = "knowledge_base" if light.operation == "retrieval" else "system"
+
+
+def spans_of_log(record: LogRecord) -> list[Span]:
+    """The calls that a log record stands for, as spans: where an emitter sends logs alone there is nothing else."""
+    event_name = record.event_name or first_text(record.attributes.get("event.name"))
+    for dialect in BY_FIELD:
+        if found := dialect.log_spans(record, event_name):
+            return found
+    return []
 
 
 def read_log(tenant: Tenant, record: LogRecord) -> LogReading:

@@ -7,14 +7,14 @@ Missing roots, parents that never come, cycles and clocks that disagree are all 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 
 from otel_blackboard.processor.dialects.dialect import FLOW_RUN, PROVIDER_CALL, STEP, TOOL
 from otel_blackboard.processor.identity import run_of_trace, slug
 from otel_blackboard.processor.prices import set_price
-from otel_blackboard.records import Light, LogLight, RequestedCall, Resolved, RunPart
+from otel_blackboard.records import SATELLITE, Light, LogLight, RequestedCall, Resolved, RunPart
 
 READER_VERSION = 1
 """Raised when a better reading should be applied to old traces (`otel-blackboard rederive`)."""
@@ -54,21 +54,24 @@ def _node(light: Light) -> _Node:
     return _Node(light, agent_id=light.agent_id, step_id=light.step_id, pass_seq=light.pass_seq, attempt=light.attempt)
 
 
-def resolve(spans: Sequence[Light], logs: Iterable[LogLight] = ()) -> tuple[list[Resolved], list[RunPart]]:
-    """The rows of one trace. `spans` holds each span id once."""
+def resolve(
+    spans: Sequence[Light], logs: Iterable[LogLight] = (), hosts: Mapping[str, str] = {}
+) -> tuple[list[Resolved], list[RunPart]]:
+    """The rows of one trace. `spans` holds each span id once. `hosts`: span id of a satellite → the run of the call in
+    another trace that it restates."""
     if not spans:
         return [], []
     complete_from_logs(spans, logs)
     nodes = sorted(map(_node, spans), key=lambda node: node.key)
     order = _tree(nodes)
-    _assign_parts(order)
+    _assign_parts(order, hosts)
     by_part: dict[str, list[_Node]] = defaultdict(list)
     for node in order:
         by_part[node.part].append(node)
     resolved: list[Resolved] = []
     parts: list[RunPart] = []
     for name in sorted(by_part):
-        rows, part = _resolve_part(name, by_part[name])
+        rows, part = _resolve_part(name, by_part[name], hosts)
         resolved += rows
         parts.append(part)
     return sorted(resolved, key=lambda row: row.span_id), parts
@@ -156,12 +159,16 @@ def _earliest_on_cycle(node: _Node) -> _Node:
     return min(path[met[node.light.span_id] :], key=lambda each: each.key)
 
 
-def _assign_parts(order: list[_Node]) -> None:
-    """A span's run: its own id, else its nearest ancestor's, else the only explicit id of the trace, else the trace's."""
+def _assign_parts(order: list[_Node], hosts: Mapping[str, str]) -> None:
+    """A span's run: its own id, else its nearest ancestor's, else the only explicit id of the trace, else the one that it
+    shares with other traces (its host's, that of a key of its dialect), else the trace's."""
     explicit = {node.light.run_id for node in order if node.light.run_id}
     only = next(iter(explicit)) if len(explicit) == 1 else ""
+    joined = {} if only else _joined(order)
     for node in order:
         node.part = node.light.run_id or (node.parent.part if node.parent is not None else "") or only
+        if not node.part and node.parent is None:
+            node.part = hosts.get(node.light.span_id) or joined.get(node.light.span_id, "")
     if len({node.part for node in order}) > 1:  # inside its run a span hangs under its nearest ancestor of that run
         path: list[_Node] = []
         open_of: dict[str, list[_Node]] = defaultdict(list)
@@ -173,10 +180,24 @@ def _assign_parts(order: list[_Node]) -> None:
             open_of[node.part].append(node)
 
 
+def _joined(order: list[_Node]) -> dict[str, str]:
+    """Top of the trace → the run that it shares with other traces: by its own key, or where it has no role by the first
+    below it."""
+    found: dict[str, tuple[bool, int, str, str]] = {}
+    tops: dict[str, _Node] = {}
+    for node in order:
+        top = tops[node.light.span_id] = node if node.parent is None else tops[node.parent.light.span_id]
+        key = node.light.join_key
+        if key and not key.startswith(SATELLITE) and (node is top or not top.light.role):
+            known = found.get(top.light.span_id)
+            found[top.light.span_id] = min(known or (True, 2**64, "", ""), (node is not top, *node.key, key))
+    return {span_id: key for span_id, (*_, key) in found.items()}
+
+
 # ---------------------------------------------------------------------------------------------------------------- part
 
 
-def _resolve_part(name: str, nodes: list[_Node]) -> tuple[list[Resolved], RunPart]:
+def _resolve_part(name: str, nodes: list[_Node], hosts: Mapping[str, str]) -> tuple[list[Resolved], RunPart]:
     trace_id = nodes[0].light.trace_id
     run_id = name or run_of_trace(trace_id)
     root = _root(nodes)
@@ -185,8 +206,8 @@ def _resolve_part(name: str, nodes: list[_Node]) -> tuple[list[Resolved], RunPar
     use_case = next((n.light.use_case_id for n in [root, *nodes] if n.light.use_case_id), "")
     _assign_steps(nodes, root)
     rows = {node.light.span_id: _row(node, name, run_id, implicit_step, part_agent, use_case) for node in nodes}
-    groups = _calls(nodes, rows)
-    _bill(nodes, rows, groups)
+    groups = _calls(nodes, rows, hosts)
+    _bill(nodes, rows, groups, hosts)
     _match_requests(nodes, rows)
     _choose_outputs(nodes, rows)
     return list(rows.values()), _summary(name, run_id, trace_id, root, nodes, rows, groups)
@@ -287,7 +308,7 @@ def _named(node: _Node) -> str:
 # --------------------------------------------------------------------------------------------------------------- calls
 
 
-def _calls(nodes: list[_Node], rows: dict[str, Resolved]) -> dict[str, list[_Node]]:
+def _calls(nodes: list[_Node], rows: dict[str, Resolved], hosts: Mapping[str, str]) -> dict[str, list[_Node]]:
     """Groups the records of one request: representative span id → its spans. Sets call_span_id on every call."""
     calls = [node for node in nodes if node.light.role in (PROVIDER_CALL, TOOL)]
     by_id = {node.light.span_id: node for node in calls}
@@ -310,12 +331,12 @@ def _calls(nodes: list[_Node], rows: dict[str, Resolved]) -> dict[str, list[_Nod
         above = node.marked  # with no pass and no other kind of call in between
         if above is not None and above.light.role == node.light.role:
             directly_below[above.light.span_id].append(node)
-    restating: set[str] = set()
+    restating = set(hosts)
     for span_id in sorted(directly_below, key=lambda span_id: -by_id[span_id].depth):
         outer, below = by_id[span_id], directly_below[span_id]
         if outer.light.role == TOOL:
             for node in below:
-                if _same_tool_call(outer, node):
+                if _same_tool_call(outer, node) or (len(below) == 1 and _restates_tool(outer, node)):
                     join(outer, node)
         elif len(below) == 1 and _same_model(outer, below[0]) and below[0].light.span_id not in restating:
             join(outer, below[0])
@@ -336,6 +357,8 @@ def _calls(nodes: list[_Node], rows: dict[str, Resolved]) -> dict[str, list[_Nod
                     join(latest, node)
                 if latest is None or _end(node.light) > _end(latest.light):
                     latest = node
+    for one, other in _twins(node for node in calls if node.light.span_id not in restating):
+        join(one, other)
     groups: dict[str, list[_Node]] = defaultdict(list)
     for node in calls:
         if node.light.span_id not in restating:
@@ -343,6 +366,48 @@ def _calls(nodes: list[_Node], rows: dict[str, Resolved]) -> dict[str, list[_Nod
             rows[node.light.span_id].call_span_id = representative
             groups[representative].append(node)
     return groups
+
+
+SAME_MOMENT_NS = 50_000_000
+"""Two instrumentations of one client begin and end their spans of one call within this (captured: a few ms)."""
+
+_MOST_TWINS = 16
+"""Spans that one is compared with: more instrumentations than anyone installs."""
+
+
+def _twins(calls: Iterable[_Node]) -> list[tuple[_Node, _Node]]:
+    """Model calls side by side that two instrumentations tell of: same parent, moment, model and tokens, and no id that
+    says otherwise."""
+    beside: dict[str, list[_Node]] = defaultdict(list)
+    for node in calls:
+        if node.light.role == PROVIDER_CALL and _has_usage(node.light):
+            beside[node.parent.light.span_id if node.parent is not None else ""].append(node)
+    found = []
+    for group in beside.values():
+        group.sort(key=lambda node: node.key)
+        for place, node in enumerate(group):
+            for later in group[place + 1 : place + 1 + _MOST_TWINS]:
+                one, other = node.light, later.light
+                if other.start_ns - one.start_ns > SAME_MOMENT_NS:
+                    break
+                ids = {one.response_id, other.response_id} - {""}
+                if (
+                    one.scope != other.scope
+                    and len(ids) < 2
+                    and abs(_end(one) - _end(other)) <= SAME_MOMENT_NS
+                    and _same_model(node, later)
+                    and (one.input_tokens, one.output_tokens) == (other.input_tokens, other.output_tokens)
+                ):
+                    found.append((node, later))
+    return found
+
+
+def _restates_tool(outer: _Node, inner: _Node) -> bool:
+    """Whether the only tool span below one of the same name is the same invocation: an agent's tool, the MCP client that it
+    asks, the server that answers. Nothing may say otherwise."""
+    one, other = outer.light, inner.light
+    ids = {one.tool_call_id, other.tool_call_id} - {""}
+    return bool(one.tool_name) and one.tool_name == other.tool_name and len(ids) < 2 and _same_arguments(outer, inner)
 
 
 def _same_model(outer: _Node, inner: _Node) -> bool:
@@ -372,10 +437,12 @@ def _end(light: Light) -> int:
 # ------------------------------------------------------------------------------------------------------------- billing
 
 
-def _bill(nodes: list[_Node], rows: dict[str, Resolved], groups: dict[str, list[_Node]]) -> None:
+def _bill(
+    nodes: list[_Node], rows: dict[str, Resolved], groups: dict[str, list[_Node]], hosts: Mapping[str, str]
+) -> None:
     """One record of each call is billed: the one with most usage figures, the innermost of equals. Usage on anything
     above only restates it; where nothing below has usage, the innermost container counts once, as an aggregate."""
-    covered: set[str] = set()
+    covered = set(hosts)
     billed_calls: set[str] = set()
     for members in sorted(groups.values(), key=lambda members: -max(node.depth for node in members)):
         reporting = [node for node in members if _has_usage(node.light)]
