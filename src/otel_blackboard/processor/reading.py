@@ -107,6 +107,7 @@ def read_span(tenant: Tenant, span: Span) -> SpanReading:
         light.status = "failed"
     for complete in shape.complete:
         complete(light, span)
+    error = error or light.error
     light.join_key = _join_key(span, shape, light)
     if light.role == TOOL:
         _class_tool(light)

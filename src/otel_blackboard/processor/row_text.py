@@ -97,10 +97,11 @@ def parts_of(attributes: Attributes, families: dict[str, Value], table: Table) -
     for meaning, sources in table:
         for key, take in sources:
             value = families.get(key) if key[-2:] == ".*" else attributes.get(key)
+            sent = value
             if take is not None and value is not None:
                 value = take(value)
             if value is not None and value != "":
-                found[meaning] = Part(meaning, key if take is None else f"{key}#{meaning}", value)
+                found[meaning] = Part(meaning, key if value is sent else f"{key}#{meaning}", value)
                 break
         else:  # nothing said is something said where it is what a tool returned
             if meaning == "result" and (empty := next((key for key, _ in sources if attributes.get(key) == ""), "")):

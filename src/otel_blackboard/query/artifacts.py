@@ -339,13 +339,15 @@ def assemble(artifact: Artifact, contents: Sequence[bytes]) -> bytes:
 
 
 _NAMES = {"system": "system", "input": "messages", "tools": "tools"}
-_PARTS_OF_PROMPT = {
-    source if isinstance(source, str) else f"{source.key}#{meaning}": _NAMES[meaning]
-    for dialect in BY_FIELD
-    for meaning, sources in dialect.content.items()
-    if meaning in _NAMES
-    for source in sources
-}
+_PARTS_OF_PROMPT: dict[str, str] = {}
+for _dialect in BY_FIELD:
+    for _meaning, _name in _NAMES.items():
+        for _source in _dialect.content.get(_meaning, ()):
+            if isinstance(_source, str):
+                _PARTS_OF_PROMPT[_source] = _name
+            else:
+                _PARTS_OF_PROMPT[f"{_source.key}#{_meaning}"] = _name
+                _PARTS_OF_PROMPT.setdefault(_source.key, _name)  # a reader that only says whether the value counts
 
 
 def rebuilt_prompt(artifact: Artifact, contents: Sequence[bytes]) -> bytes:

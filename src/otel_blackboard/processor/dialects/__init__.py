@@ -6,10 +6,46 @@ may describe one span: its role comes from the first of BY_ROLE that knows one, 
 BY_FIELD that has it. `genai` is the last by role, for it also goes by the shape of a span.
 """
 
-from otel_blackboard.processor.dialects import blackboard, genai
+from otel_blackboard.processor.dialects import (
+    ai_sdk,
+    blackboard,
+    genai,
+    haystack,
+    langfuse,
+    langsmith,
+    litellm,
+    logfire,
+    mlflow,
+    openai_agents_logfire,
+    pydantic_ai,
+)
 from otel_blackboard.processor.dialects.dialect import Dialect
 
-BY_ROLE: tuple[Dialect, ...] = (blackboard.DIALECT, genai.DIALECT)
-BY_FIELD: tuple[Dialect, ...] = (blackboard.DIALECT, genai.DIALECT)
+BY_ROLE: tuple[Dialect, ...] = (
+    blackboard.DIALECT,
+    logfire.DIALECT,  # only says which spans are mere copies, whatever they copy
+    langfuse.DIALECT,
+    mlflow.DIALECT,
+    langsmith.DIALECT,
+    ai_sdk.DIALECT,
+    pydantic_ai.DIALECT,
+    openai_agents_logfire.DIALECT,
+    haystack.DIALECT,
+    litellm.DIALECT,
+    genai.DIALECT,
+)
+BY_FIELD: tuple[Dialect, ...] = (
+    blackboard.DIALECT,
+    genai.DIALECT,
+    ai_sdk.DIALECT,
+    pydantic_ai.DIALECT,
+    openai_agents_logfire.DIALECT,
+    logfire.DIALECT,
+    langfuse.DIALECT,
+    mlflow.DIALECT,
+    haystack.DIALECT,
+    litellm.DIALECT,
+    langsmith.DIALECT,
+)
 
 __all__ = ["BY_FIELD", "BY_ROLE", "Dialect"]

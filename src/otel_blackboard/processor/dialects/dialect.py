@@ -90,7 +90,8 @@ class Dialect:
     """Field of records.Light → where it stands, in order."""
     content: Keys = field(default_factory=dict)
     """Meaning (request, response, system, input, output, tools, arguments, result, query, documents, summary, and the
-    pointers `input_ref` …) → where it stands, in order. A key that ends in '.*' is a flattened family."""
+    pointers `input_ref` …) → where it stands, in order. A key that ends in '.*' is a flattened family. Where an emitter
+    keeps the pieces of a model's answer apart: `calls` (of tools, where the output itself lists none) and `reasoning`."""
     labels: Keys = field(default_factory=dict)
     """Label of records.Light.labels → where it stands, in order."""
     ignore: Mapping[str, Callable[[Span, Value], bool]] = field(default_factory=dict)
