@@ -357,7 +357,8 @@ def _calls(nodes: list[_Node], rows: dict[str, Resolved], hosts: Mapping[str, st
                     join(latest, node)
                 if latest is None or _end(node.light) > _end(latest.light):
                     latest = node
-    for one, other in _twins(node for node in calls if node.light.span_id not in restating):
+    own = [node for node in calls if node.light.span_id not in restating]
+    for one, other in [*_twins(own), *_streamed(own)]:
         join(one, other)
     groups: dict[str, list[_Node]] = defaultdict(list)
     for node in calls:
@@ -399,6 +400,23 @@ def _twins(calls: Iterable[_Node]) -> list[tuple[_Node, _Node]]:
                     and (one.input_tokens, one.output_tokens) == (other.input_tokens, other.output_tokens)
                 ):
                     found.append((node, later))
+    return found
+
+
+def _streamed(calls: Iterable[_Node]) -> list[tuple[_Node, _Node]]:
+    """Requests whose streamed answer is told by a record of its own, of no length, beside them (Logfire): each with the
+    latest request before it from the same scope and for the same model that tells neither answer nor usage."""
+    open_requests: dict[tuple[str, str, str], list[_Node]] = defaultdict(list)
+    found = []
+    for node in sorted(calls, key=lambda node: node.key):
+        light = node.light
+        if light.role != PROVIDER_CALL or light.status != "succeeded":
+            continue
+        place = (node.parent.light.span_id if node.parent is not None else "", light.scope, light.request_model)
+        if not (light.has_output or light.response_id or _has_usage(light)):
+            open_requests[place].append(node)
+        elif light.start_ns == light.end_ns and open_requests[place]:
+            found.append((open_requests[place].pop(), node))
     return found
 
 

@@ -22,7 +22,7 @@ from otel_blackboard.processor.dialects.dialect import (
     Source,
     inside,
 )
-from otel_blackboard.processor.event_lists import answered, asked
+from otel_blackboard.processor.event_lists import answered
 from otel_blackboard.processor.values import first_text, parsed, truth
 from otel_blackboard.records import Light, Span
 
@@ -77,7 +77,7 @@ DIALECT = Dialect(
     role=_role,
     facts={"conversation_id": ("group_id",), "response_id": (inside("response", "id"),)},
     content={
-        "input": (Source("events", asked), "raw_input", "input"),
+        "input": ("events", "raw_input", "input"),
         "output": (Source("events", answered), inside("response", "output"), "output"),
         "arguments": ("input",),
         "result": ("output",),

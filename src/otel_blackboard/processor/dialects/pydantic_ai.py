@@ -8,7 +8,7 @@ wrapper around tools of one answer `running tools`, and messages are G1 events i
 from __future__ import annotations
 
 from otel_blackboard.processor.dialects.dialect import AGENT, NO_ROLE, Dialect, Role, Source, inside
-from otel_blackboard.processor.event_lists import answered, asked
+from otel_blackboard.processor.event_lists import answered
 from otel_blackboard.processor.values import parsed
 from otel_blackboard.records import Span, Value
 
@@ -55,7 +55,7 @@ DIALECT = Dialect(
         "cost_usd": ("operation.cost",),
     },
     content={
-        "input": (Source("events", asked),),
+        "input": ("events",),
         "output": (
             "final_result",
             Source("pydantic_ai.all_messages", _last_said),
