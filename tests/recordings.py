@@ -47,6 +47,8 @@ class Expected:
     """Calls whose answer is missing on the wire."""
     tokens: dict[int, tuple[int | None, int | None, str]] = field(default_factory=dict)
     """Calls that report other figures: (input, output, why)."""
+    beside: dict[str, tuple[int, int, str]] = field(default_factory=dict)
+    """Models whose calls the wire tells of though the stub never got them: (input, output in all, why)."""
     aggregate: tuple[int, int, str] | None = None
     """Usage that only a container reports: (input, output, why)."""
     tools: list[tuple[str, Any, Any]] = field(default_factory=list)

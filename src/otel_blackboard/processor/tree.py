@@ -290,7 +290,7 @@ def _row(node: _Node, part: str, run_id: str, implicit_step: str, part_agent: st
         row.step_span_id = own.span_id
         said = light.agent_id if light.role in (TOOL, PROVIDER_CALL) else ""
         row.agent_id = own.agent_id or named or said or step.agent_id
-        row.step_id = step.step_id or light.step_id or "step_" + slug(own.agent_id or own.name)
+        row.step_id = step.step_id or light.step_id or "step_" + slug(own.agent_id or own.step_name or own.name)
         row.step_name = own.step_name or own.agent_id or own.name
         row.pass_seq = step.pass_seq if step.pass_seq is not None else light.pass_seq
         row.attempt = step.attempt if step.attempt is not None else light.attempt

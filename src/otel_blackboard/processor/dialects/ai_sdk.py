@@ -44,9 +44,7 @@ def _role(span: Span) -> Role | None:
 
 
 def _names(span: Span, role: Role) -> dict[str, str]:
-    if role.is_agent and not span.parent_span_id:
-        return {"run_name": first_text(span.attributes.get("ai.telemetry.functionId"))}
-    return {}
+    return {} if span.parent_span_id else {"run_name": first_text(span.attributes.get("ai.telemetry.functionId"))}
 
 
 # `ai.model.provider` is `<provider>.<API>`; those that the conventions call otherwise:

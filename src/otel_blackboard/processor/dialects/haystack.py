@@ -46,7 +46,7 @@ def _role(span: Span) -> Role | None:
 
 def _names(span: Span, role: Role) -> dict[str, str]:
     component = first_text(span.attributes.get("haystack.component.name"))
-    return {"tool_name" if role is RETRIEVAL else "step_name": component} if component else {}
+    return {"tool_name": component} if role is RETRIEVAL else {"step_name": component} if role is NODE else {}
 
 
 def _complete(light: Light, span: Span) -> None:

@@ -47,9 +47,9 @@ def _role(span: Span) -> Role | None:
 def _chain(span: Span) -> Role:
     agent = first_text(span.attributes.get("langsmith.metadata.lc_agent_name"))
     node = first_text(span.attributes.get("langsmith.metadata.langgraph_node"))
-    if node and span.name == node:
-        return NODE
-    return AGENT if agent and (not node or span.name == agent) else NO_ROLE
+    if agent and (not node or span.name == agent):
+        return AGENT
+    return NODE if node and span.name == node else NO_ROLE
 
 
 def _names(span: Span, role: Role) -> dict[str, str]:
