@@ -1,6 +1,11 @@
 """What must come out of each recording, by family of dialects."""
 
-from tests.expected import genai
+from tests.expected import genai, microsoft, strands, traceloop
 from tests.recordings import Expected
 
-EXPECTED: dict[str, Expected] = {**genai.RECORDINGS}
+EXPECTED: dict[str, Expected] = {
+    **genai.RECORDINGS,
+    **microsoft.RECORDINGS,
+    **strands.RECORDINGS,
+    **traceloop.RECORDINGS,
+}
