@@ -16,6 +16,7 @@ from otel_blackboard.processor.dialects.dialect import (
     EMBEDDINGS,
     EXECUTE_TOOL,
     FLOW_RUN,
+    NO_ROLE,
     NODE,
     PROVIDER_CALL,
     RUN,
@@ -37,6 +38,8 @@ _REQUESTS = {"chat": CHAT, "completion": CHAT, "embedding": EMBEDDINGS, "rerank"
 def _role(span: Span) -> Role | None:
     attributes = span.attributes
     kind = first_text(attributes.get("traceloop.span.kind"))
+    if attributes.get("gen_ai.operation.name") == "create_agent":  # LangGraph: a trace of its own
+        return NO_ROLE
     # Only what runs inside a task or a tool has a path: a workflow there is a part of the run, not a run.
     if kind == "workflow" and first_text(attributes.get("traceloop.entity.path")):
         return NODE
