@@ -63,6 +63,15 @@ class Failed(str):
     """The result of a tool invocation that failed: a text that its error contains."""
 
 
+class Contains(str):
+    """Equal to any value that has this somewhere in its JSON text: for results that are long or have ids of their own."""
+
+    def __eq__(self, other: object) -> bool:
+        return str(self) in json.dumps(other, ensure_ascii=False)
+
+    __hash__ = str.__hash__
+
+
 PARIS = ("get_weather", {"city": "Paris"}, {"city": "Paris", "temp_c": 22})
 """The tool invocation of nearly every recording."""
 
@@ -175,8 +184,10 @@ def atoms(role: str, content: Any) -> list[Atom]:
         return []
     if "role" in content and kind in (None, "message"):
         said = {"model": "assistant", "developer": "system"}.get(content["role"], content["role"])
+        if said == "thinking":
+            return []
         if said == "tool" and ("tool_call_id" in content or "id" in content):
-            return [("result", loads(content.get("content")))]
+            return [("result", _result(content.get("content")))]
         inner = content.get("parts", content.get("content"))
         calls = [atom for call in content.get("tool_calls") or [] for atom in atoms("assistant", call)]
         return atoms(said, inner) + calls
@@ -188,16 +199,25 @@ def atoms(role: str, content: Any) -> list[Atom]:
         return [("call", (content["functionCall"]["name"], content["functionCall"]["args"]))]
     if "functionResponse" in content:
         return [("result", content["functionResponse"]["response"])]
+    if "toolUse" in content:
+        return [("call", (content["toolUse"]["name"], content["toolUse"]["input"]))]
+    if kind is None and {"name", "arguments"} <= content.keys():  # flattened: nothing says that it is a function
+        return [("call", (content["name"], loads(content["arguments"])))]
     if kind in ("tool_call_response", "function_call_output", "tool_result"):
-        result = next(content[key] for key in ("response", "output", "content") if key in content)
-        if isinstance(result, list):
-            result = "".join(part["text"] for part in result)
-        return [("result", loads(result))]
+        return [("result", _result(next(content[key] for key in ("response", "output", "content") if key in content)))]
     if kind == "blob":
         return [("media", content["content"])]
     if kind == "input_image":
         return [("media", re.sub("^data:[^,]*,", "", content["image_url"]))]
     return atoms(role, content.get("text", content.get("content")))
+
+
+def _result(value: Any) -> Any:
+    """What a tool returned: as it is, as JSON text, or as text parts."""
+    value = loads(value)
+    if isinstance(value, list) and value and all(isinstance(part, dict) and "text" in part for part in value):
+        return loads("".join(part["text"] for part in value))
+    return value
 
 
 def said_in_request(request: Any) -> list[Atom]:
@@ -216,12 +236,16 @@ def said_in_prompt(prompt: Any) -> list[Atom]:
 
 
 def expected_answer(request: Any) -> Atom:
-    """The stub's rule: with tools offered and no result yet, it asks for get_weather, else it answers."""
+    """The stub's rule: with tools offered and no result yet, it asks for the first of them, else it answers."""
     data = request["body"]
     heard = said_in_request(request)
     since = max((n for n, atom in enumerate(heard) if atom[0] == "user"), default=-1)
     seen = any(kind == "result" for kind, _ in heard[since + 1 :])
-    return ("assistant", FINAL) if seen or not data.get("tools") else ("call", ("get_weather", {"city": "Paris"}))
+    if seen or not data.get("tools"):
+        return ("assistant", FINAL)
+    tool = data["tools"][0]
+    tool = tool.get("function", tool.get("functionDeclarations", [tool]))
+    return ("call", ((tool[0] if isinstance(tool, list) else tool)["name"], {"city": "Paris"}))
 
 
 # -------------------------------------------------------------------------------------------------------------- reading

@@ -91,7 +91,7 @@ def test_model_calls_are_those_of_the_truth(stores: Stores, name: str) -> None:
         if not true["failed"] and place not in expected.outputs:
             answer = expected_answer(request)
             names = [requested["name"] for requested in prompt["requested_calls"]]
-            assert names == (["get_weather"] if answer[0] == "call" else []), where
+            assert names == ([answer[1][0]] if answer[0] == "call" else []), where
             output = next(a for a in found.artifacts if a["artifact_id"] == prompt["output_artifact_id"])
             said = _said(body(stores, project, output))
             assert said[-1] == answer, where

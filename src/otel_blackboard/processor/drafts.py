@@ -171,7 +171,7 @@ def tool_call_draft(
     row.status = "failed" if failed else "ok"
     by_event = {part.meaning: part for part in events}
     by_meaning = by_event | parts
-    _arguments(row, by_meaning, unwrap)
+    _arguments(row, by_meaning, unwrap, light.operation)
     light.arguments_sha256, light.has_input = row.arguments_sha256, row.arguments_sha256 != ""
     sent = [by_meaning.get("result"), by_event.get("result"), by_meaning.get("documents")]
     found = [part for part in sent if part is not None and (part.value != "" or not (failed and error))]
@@ -212,9 +212,9 @@ def _unwrapped(meaning: str, value: Value, unwrap: Unwrap) -> Value:
     return value
 
 
-def _arguments(row: ArtifactRow, parts: dict[str, Part], unwrap: Unwrap) -> None:
+def _arguments(row: ArtifactRow, parts: dict[str, Part], unwrap: Unwrap, operation: str = "") -> None:
     part = parts.get("arguments")
-    if part is not None:
+    if part is not None and not (operation == "retrieval" and "query" in parts):
         text = arguments_text(_unwrapped("arguments", part.value, unwrap))
     elif "query" in parts:
         text = to_json({"query": parts["query"].value})

@@ -7,17 +7,30 @@ BY_FIELD that has it. `genai` is the last by role, for it also goes by the shape
 """
 
 from otel_blackboard.processor.dialects import (
+    agent_framework,
+    agentops,
     ai_sdk,
+    anthropic_sdk,
     blackboard,
+    copilot,
     genai,
     haystack,
+    laminar,
     langfuse,
     langsmith,
     litellm,
+    llamaindex,
     logfire,
+    loongsuite,
+    mastra,
+    mcp,
     mlflow,
     openai_agents_logfire,
+    openlit,
     pydantic_ai,
+    semantic_kernel,
+    strands,
+    traceloop,
 )
 from otel_blackboard.processor.dialects.dialect import Dialect
 
@@ -25,9 +38,22 @@ BY_ROLE: tuple[Dialect, ...] = (
     blackboard.DIALECT,
     logfire.DIALECT,  # only says which spans are mere copies, whatever they copy
     langfuse.DIALECT,
+    llamaindex.DIALECT,
+    traceloop.DIALECT,
     mlflow.DIALECT,
     langsmith.DIALECT,
+    mastra.DIALECT,
+    laminar.DIALECT,
+    agentops.DIALECT,
     ai_sdk.DIALECT,
+    mcp.DIALECT,
+    agent_framework.DIALECT,
+    strands.DIALECT,
+    semantic_kernel.DIALECT,
+    anthropic_sdk.DIALECT,
+    openlit.DIALECT,
+    copilot.DIALECT,
+    loongsuite.DIALECT,
     pydantic_ai.DIALECT,
     openai_agents_logfire.DIALECT,
     haystack.DIALECT,
@@ -36,6 +62,7 @@ BY_ROLE: tuple[Dialect, ...] = (
 )
 BY_FIELD: tuple[Dialect, ...] = (
     blackboard.DIALECT,
+    strands.DIALECT,
     genai.DIALECT,
     ai_sdk.DIALECT,
     pydantic_ai.DIALECT,
@@ -46,6 +73,18 @@ BY_FIELD: tuple[Dialect, ...] = (
     haystack.DIALECT,
     litellm.DIALECT,
     langsmith.DIALECT,
+    agent_framework.DIALECT,
+    semantic_kernel.DIALECT,
+    anthropic_sdk.DIALECT,
+    mcp.DIALECT,
+    openlit.DIALECT,
+    copilot.DIALECT,
+    loongsuite.DIALECT,
+    mastra.DIALECT,
+    laminar.DIALECT,
+    agentops.DIALECT,
+    llamaindex.DIALECT,
+    traceloop.DIALECT,
 )
 
 __all__ = ["BY_FIELD", "BY_ROLE", "Dialect"]
