@@ -228,11 +228,17 @@ def said_in_request(request: Any) -> list[Atom]:
     messages = data.get("messages") or data.get("contents") or data.get("input") or []
     if isinstance(messages, str):
         messages = [{"role": "user", "content": messages}]
-    return atoms("system", system) + atoms("user", messages)
+    return _settled(atoms("system", system) + atoms("user", messages))
 
 
 def said_in_prompt(prompt: Any) -> list[Atom]:
-    return atoms("system", prompt.get("system")) + atoms("user", prompt["messages"])
+    return _settled(atoms("system", prompt.get("system")) + atoms("user", prompt["messages"]))
+
+
+def _settled(said: list[Atom]) -> list[Atom]:
+    """Who tells instructions beside the messages does not say before or after which system messages they were sent."""
+    first = next((n for n, (role, _) in enumerate(said) if role != "system"), len(said))
+    return sorted(said[:first]) + said[first:]
 
 
 def expected_answer(request: Any) -> Atom:

@@ -266,6 +266,13 @@ def _file(identity: Any, modality: str) -> list[Part] | None:
     return [{"type": "file", "modality": modality, "file_id": identity}] if isinstance(identity, str) else None
 
 
+def _uri(part: Part) -> list[Part] | None:
+    address = part.get("uri")
+    if isinstance(address, str) and address.startswith("data:"):
+        return _link(address, part["modality"] if isinstance(part.get("modality"), str) else "", part.get("mime_type"))
+    return [part]
+
+
 def _as_it_is(part: Part) -> list[Part] | None:
     return [part]
 
@@ -327,7 +334,7 @@ _BY_TYPE: dict[str, Read] = (
     | dict.fromkeys(
         ("tool_call_response", "tool_result", "tool-result", "function_call_output", "custom_tool_call_output"), _result
     )
-    | dict.fromkeys(("blob", "uri"), _as_it_is)
+    | {"blob": _as_it_is, "uri": _uri}
     | dict.fromkeys(("image_url", "input_image", "image", "image-url"), _media("image"))
     | dict.fromkeys(("input_audio", "audio", "audio-url"), _media("audio"))
     | dict.fromkeys(("video", "video-url"), _media("video"))

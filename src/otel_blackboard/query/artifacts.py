@@ -72,8 +72,8 @@ class Artifact:
         """ART-19: start of the pass, call_seq with 0 last, kind; then what makes the order total."""
         return (
             self.attempt.pass_start_ns, self.attempt.step_id, self.attempt.agent_id, self.attempt.pass_seq,
-            self.call_seq == 0, self.call_seq, self.kind, self.attempt.attempt, self.resolved.start_ns, self.artifact_id,
-            self.resolved.trace_id, self.resolved.span_id,
+            self.call_seq == 0, self.call_seq, self.kind, self.attempt.attempt, self.resolved.start_ns,
+            self.resolved.trace_id, self.resolved.span_id, self.artifact_id,
         )  # fmt: skip
 
     @property
