@@ -88,7 +88,9 @@ def _result(value: Value) -> Value:
     """LangGraph tools: `{"output": {"lc": 1, …}}`."""
     data = parsed(value)
     if isinstance(data, dict) and data.keys() == {"output"}:
-        return tool_message(data["output"])
+        inner = data["output"]
+        said = tool_message(inner)
+        return value if said is inner else said
     return tool_message(value)
 
 
