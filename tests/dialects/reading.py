@@ -8,11 +8,18 @@ from typing import Any
 from otel_blackboard.processor.reading import SpanReading, read_span
 from otel_blackboard.processor.tree import resolve
 from otel_blackboard.records import ArtifactRow, Event, Light, Resolved, RunPart, Scope, Span
-from tests.spans import TENANT, at, by_span
+from tests.spans import TENANT, Trace, at, by_span
 
 
 def scoped(scope: str, span: Span) -> Span:
     span.scope = Scope(scope)
+    return span
+
+
+def sent(trace: Trace, scope: str, name: str, attributes: dict[str, Any], *place: Any, **more: Any) -> Span:
+    """A span with the names of its attributes as they are on the wire."""
+    span = scoped(scope, trace.span(name, *place, **more))
+    span.attributes |= attributes
     return span
 
 
