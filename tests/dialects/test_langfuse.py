@@ -48,6 +48,14 @@ def test_langfuse_observations() -> None:
     }
 
 
+def test_langfuse_chains_are_steps_where_they_are_nodes() -> None:
+    node = langfuse(Trace(), "chain", "lookup", metadata__langgraph_node='"lookup"')
+    light = light_of(node)
+    assert (light.role, light.is_node, light.step_name) == ("step", True, "lookup")
+    inside = langfuse(Trace(), "chain", "RunnableSequence", metadata__langgraph_node='"lookup"')
+    assert (light_of(inside).role, light_of(inside).dialect) == ("", "langfuse")
+
+
 def test_langfuse_level_error_is_a_failure() -> None:
     light = light_of(langfuse(Trace(), "generation", "gen", level="ERROR", status_message="too long"))
     assert (light.status, light.error) == ("failed", "too long")

@@ -15,6 +15,7 @@ from otel_blackboard.processor.dialects.dialect import (
     GUARD,
     GUARDRAIL,
     NO_ROLE,
+    NODE,
     RETRIEVAL,
     Dialect,
     Role,
@@ -34,18 +35,21 @@ _TYPES: dict[str, Role] = {
     "retriever": RETRIEVAL,
     "guardrail": GUARDRAIL,
     "evaluator": Role("verifier", "evaluate"),
-    "chain": NO_ROLE,
     "event": NO_ROLE,
     # A `span` is what an observation is that says nothing of itself: something else on it may.
 }
 
 
 def _role(span: Span) -> Role | None:
-    return _TYPES.get(first_text(span.attributes.get("langfuse.observation.type")))
+    kind = first_text(span.attributes.get("langfuse.observation.type"))
+    if kind == "chain":  # metadata passes down: the node of a graph is what is called as it says
+        node = parsed(span.attributes.get("langfuse.observation.metadata.langgraph_node"))
+        return NODE if node and node == span.name else NO_ROLE
+    return _TYPES.get(kind)
 
 
 def _names(span: Span, role: Role) -> dict[str, str]:
-    return {"agent_id": span.name} if role is AGENT else {}
+    return {"agent_id": span.name} if role is AGENT else {"step_name": span.name} if role is NODE else {}
 
 
 def _complete(light: Light, span: Span) -> None:

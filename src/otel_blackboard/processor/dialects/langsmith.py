@@ -128,8 +128,6 @@ DIALECT = Dialect(
     content={
         "arguments": ("gen_ai.prompt",),
         "result": (Source("gen_ai.completion", _something),),
-        "query": (inside("gen_ai.prompt", "query"),),
-        "documents": (inside("gen_ai.completion", "documents"),),
     },
     labels={"tags": (Source("langsmith.span.tags", _tags),)},
     unwrap={"result": _tool_result},
