@@ -207,6 +207,8 @@ def atoms(role: str, content: Any) -> list[Atom]:
         return [("result", _result(next(content[key] for key in ("response", "output", "content") if key in content)))]
     if kind == "blob":
         return [("media", content["content"])]
+    if kind == "uri":
+        return [("media", re.sub("^data:[^,]*,", "", content["uri"]))]
     if kind == "input_image":
         return [("media", re.sub("^data:[^,]*,", "", content["image_url"]))]
     return atoms(role, content.get("text", content.get("content")))
