@@ -53,6 +53,8 @@ class Expected:
     """Every tool invocation once, by start: (name, arguments, result). A failed one has `Failed(text in its error)`."""
     answer: str | None = FINAL
     """What the last agent_output of a pass or model call says; None = the wire does not carry it."""
+    told: list[tuple[str, int, int]] = field(default_factory=list)
+    """(model, input, output) of the calls by start, where the recorded program called no model and only told of calls."""
     runs: int | None = None
     """How many runs the recording is; None = not pinned."""
 
@@ -152,6 +154,9 @@ def body(stores: Stores, project: str, artifact: Any) -> Any:
 
 Atom = tuple[str, Any]
 
+_ROLES = {"model": "assistant", "developer": "system", "tool-call": "assistant", "tool-response": "user"}
+"""Names of roles; the last two are smolagents', which sends such messages as these."""
+
 
 def loads(value: Any) -> Any:
     try:
@@ -172,7 +177,7 @@ def atoms(role: str, content: Any) -> list[Atom]:
     if kind in ("reasoning", "thinking"):
         return []
     if "role" in content and kind in (None, "message"):
-        said = {"model": "assistant", "developer": "system"}.get(content["role"], content["role"])
+        said = _ROLES.get(content["role"], content["role"])
         if said == "tool" and ("tool_call_id" in content or "id" in content):
             return [("result", loads(content.get("content")))]
         inner = content.get("parts", content.get("content"))
@@ -191,6 +196,8 @@ def atoms(role: str, content: Any) -> list[Atom]:
         if isinstance(result, list):
             result = "".join(part["text"] for part in result)
         return [("result", loads(result))]
+    if kind == "image":
+        return [("media", re.sub("^data:[^,]*,", "", content["image"]["image"]["url"]))]
     if kind == "blob":
         return [("media", content["content"])]
     if kind == "input_image":
@@ -226,12 +233,14 @@ def expected_answer(request: Any) -> Atom:
 
 
 def truth_of(name: str) -> list[Any]:
-    calls: list[Any] = json.loads((CAPTURES / name / "truth.json").read_text())["calls"]
+    path = CAPTURES / name / "truth.json"
+    calls: list[Any] = json.loads(path.read_text())["calls"] if path.exists() else []
     return calls
 
 
 def requests_of(name: str) -> list[Any]:
-    requests = json.loads((CAPTURES / name / "stub_requests.json").read_text())
+    path = CAPTURES / name / "stub_requests.json"
+    requests = json.loads(path.read_text()) if path.exists() else []
     return [request for request in requests if "count_tokens" not in request["path"]]
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from otel_blackboard.config import Settings
+from otel_blackboard.processor.flattened import unflatten
 from otel_blackboard.service import Stores, open_stores
 from tests.expected import EXPECTED
 from tests.recordings import (
@@ -48,7 +49,7 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stores]:
         yield opened
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name in EXPECTED])
+@pytest.mark.parametrize("name", [name for name in NAMES if name in EXPECTED and not EXPECTED[name].told])
 def test_model_calls_are_those_of_the_truth(stores: Stores, name: str) -> None:
     project = f"right-{name}"
     send(stores, project, name, ORDERS["as recorded"])
@@ -99,13 +100,29 @@ def test_model_calls_are_those_of_the_truth(stores: Stores, name: str) -> None:
         assert any(expected.answer in text for text in outputs)
 
 
+@pytest.mark.parametrize("name", [name for name in NAMES if name in EXPECTED and EXPECTED[name].told])
+def test_model_calls_are_those_that_the_program_told_of(stores: Stores, name: str) -> None:
+    project = f"told-{name}"
+    send(stores, project, name, ORDERS["as recorded"])
+    found, expected = read(stores, project), EXPECTED[name]
+    assert len(found.runs) == expected.runs
+    billed = [next(span for span in same_call(found, call) if span["billed"]) for call in calls_of(found)]
+    usage = [(span["model"], span["usage"]["input_tokens"], span["usage"]["output_tokens"]) for span in billed]
+    assert usage == expected.told
+    assert sum(run["usage"]["input_tokens"] for run in found.runs) == sum(reading for _, reading, _ in expected.told)
+    outputs = [artifact["summary"] for artifact in found.artifacts if artifact["kind"] == "agent_output"]
+    assert any(str(expected.answer) in text for text in outputs)
+
+
 def _requested_model(call: Any, true: Any) -> str:
     """The answer's model is the request's, with a date or a mark behind it."""
     return true["model"] if str(call["model"]).startswith(true["model"]) else ""
 
 
 def _answer(output: Any) -> Any:
-    """A choice event, or messages."""
+    """A choice event, messages, or messages flattened into pairs of key and value."""
+    if isinstance(output, list) and all(isinstance(pair, list) for pair in output):
+        return unflatten(output)
     return output["message"] | {"role": "assistant"} if isinstance(output, dict) and "message" in output else output
 
 

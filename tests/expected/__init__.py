@@ -1,6 +1,6 @@
 """What must come out of each recording, by family of dialects."""
 
-from tests.expected import genai
+from tests.expected import genai, openinference
 from tests.recordings import Expected
 
-EXPECTED: dict[str, Expected] = {**genai.RECORDINGS}
+EXPECTED: dict[str, Expected] = {**genai.RECORDINGS, **openinference.RECORDINGS}

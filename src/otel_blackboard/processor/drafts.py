@@ -70,6 +70,8 @@ def model_call_drafts(
     light.has_input = bool(indexes)
     _describe_prompt(prompt, light, [contents.items[index] for index in indexes], parts)
     drafts = [Draft(prompt, indexes)] if indexes or light.operation == "chat" else []
+    if light.operation == "embeddings":  # vectors are no artifact
+        return drafts
     return drafts + output_drafts(tenant, light, parts, events, contents, exact_response=True)
 
 
@@ -158,9 +160,11 @@ def tool_call_draft(
     row.status = "failed" if failed else "ok"
     by_event = {part.meaning: part for part in events}
     by_meaning = by_event | parts
-    _arguments(row, by_meaning, unwrap)
+    _arguments(row, by_meaning, unwrap, light.operation)
     light.arguments_sha256, light.has_input = row.arguments_sha256, row.arguments_sha256 != ""
     sent = [by_meaning.get("result"), by_event.get("result"), by_meaning.get("documents")]
+    if light.operation == "retrieval":  # the documents before a text that the emitter made of them
+        sent.reverse()
     found = [part for part in sent if part is not None and (part.value != "" or not (failed and error))]
     result = next((part for part in found if part.value != ""), found[0] if found else None)
     if result is not None:
@@ -176,6 +180,8 @@ def tool_call_draft(
     light.has_output = True
     content = contents.items[index]
     shown = _unwrapped("result", result.value, unwrap) if result is not None else error
+    if result is not None and _is_family(result):
+        shown = unflatten(result.value)
     value = parsed(shown)
     if isinstance(value, str):
         text = value
@@ -197,9 +203,9 @@ def _unwrapped(meaning: str, value: Value, unwrap: Unwrap) -> Value:
     return value
 
 
-def _arguments(row: ArtifactRow, parts: dict[str, Part], unwrap: Unwrap) -> None:
+def _arguments(row: ArtifactRow, parts: dict[str, Part], unwrap: Unwrap, operation: str = "") -> None:
     part = parts.get("arguments")
-    if part is not None:
+    if part is not None and not (operation == "retrieval" and "query" in parts):
         text = arguments_text(_unwrapped("arguments", part.value, unwrap))
     elif "query" in parts:
         text = to_json({"query": parts["query"].value})

@@ -13,7 +13,15 @@ import orjson
 from otel_blackboard.processor.values import parsed
 from otel_blackboard.records import Value
 
-_ROLES = {"model": "assistant", "ai": "assistant", "human": "user", "function": "tool", "thinking": "assistant"}
+_ROLES = {
+    "model": "assistant",
+    "ai": "assistant",
+    "human": "user",
+    "function": "tool",
+    "thinking": "assistant",
+    "tool-call": "assistant",  # smolagents, which sends them as these
+    "tool-response": "user",
+}
 
 
 @dataclass(slots=True)

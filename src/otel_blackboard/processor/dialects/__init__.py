@@ -6,10 +6,22 @@ may describe one span: its role comes from the first of BY_ROLE that knows one, 
 BY_FIELD that has it. `genai` is the last by role, for it also goes by the shape of a span.
 """
 
-from otel_blackboard.processor.dialects import blackboard, genai
+from otel_blackboard.processor.dialects import blackboard, genai, nemo_relay, nvidia_nat, openinference
 from otel_blackboard.processor.dialects.dialect import Dialect
 
-BY_ROLE: tuple[Dialect, ...] = (blackboard.DIALECT, genai.DIALECT)
-BY_FIELD: tuple[Dialect, ...] = (blackboard.DIALECT, genai.DIALECT)
+BY_ROLE: tuple[Dialect, ...] = (
+    blackboard.DIALECT,
+    openinference.DIALECT,
+    nvidia_nat.DIALECT,
+    nemo_relay.DIALECT,
+    genai.DIALECT,
+)
+BY_FIELD: tuple[Dialect, ...] = (
+    blackboard.DIALECT,
+    genai.DIALECT,
+    nemo_relay.DIALECT,
+    openinference.DIALECT,
+    nvidia_nat.DIALECT,
+)
 
 __all__ = ["BY_FIELD", "BY_ROLE", "Dialect"]
