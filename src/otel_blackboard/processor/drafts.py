@@ -180,8 +180,6 @@ def tool_call_draft(
     light.has_output = True
     content = contents.items[index]
     shown = _unwrapped("result", result.value, unwrap) if result is not None else error
-    if result is not None and _is_family(result):
-        shown = unflatten(result.value)
     value = parsed(shown)
     if isinstance(value, str):
         text = value

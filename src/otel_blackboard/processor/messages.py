@@ -13,15 +13,7 @@ import orjson
 from otel_blackboard.processor.values import parsed
 from otel_blackboard.records import Value
 
-_ROLES = {
-    "model": "assistant",
-    "ai": "assistant",
-    "human": "user",
-    "function": "tool",
-    "thinking": "assistant",
-    "tool-call": "assistant",  # smolagents, which sends them as these
-    "tool-response": "user",
-}
+_ROLES = {"model": "assistant", "ai": "assistant", "human": "user", "function": "tool", "thinking": "assistant"}
 
 
 @dataclass(slots=True)
