@@ -45,6 +45,8 @@ class Expected:
     """Calls whose prompt is missing or cut on the wire."""
     outputs: dict[int, str] = field(default_factory=dict)
     """Calls whose answer is missing on the wire."""
+    says: dict[int, tuple[str, Any]] = field(default_factory=dict)
+    """Answers that are not by the stub's rule: the last atom of each."""
     tokens: dict[int, tuple[int | None, int | None, str]] = field(default_factory=dict)
     """Calls that report other figures: (input, output, why)."""
     aggregate: tuple[int, int, str] | None = None

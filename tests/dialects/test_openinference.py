@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from otel_blackboard.processor.flattened import unflatten
-from otel_blackboard.processor.messages import read_messages
+from otel_blackboard.processor.messages import read_messages, read_tools, shown
 from otel_blackboard.processor.reading import SpanReading, read_span
 from otel_blackboard.query.artifacts import Blackboard
 from otel_blackboard.records import Event, Scope, Span
@@ -193,7 +193,8 @@ def test_litellm_puts_the_provider_before_the_model() -> None:
 
 
 def messages(**attributes: Any) -> Any:
-    return unflatten([[key.replace("__", "."), value] for key, value in attributes.items()])
+    pairs = unflatten([[key.replace("__", "."), value] for key, value in attributes.items()])
+    return [shown(message) for message in read_messages(pairs, "user")]
 
 
 def test_messages_out_of_flattened_keys() -> None:
@@ -213,15 +214,14 @@ def test_messages_out_of_flattened_keys() -> None:
         llm__input_messages__3__message__tool_call_id="c1",
         llm__input_messages__3__message__content="seen",
     )
-    image = {"type": "image", "image": {"image": {"url": "data:image/png;base64,AA=="}}}
+    call = {"type": "tool_call", "id": "c1", "name": "look", "arguments": {"n": 1}}
+    image = {"type": "blob", "modality": "image", "mime_type": "image/png", "content": "AA=="}
     assert found == [
-        {"role": "system", "content": "Be short."},
-        {"role": "user", "content": [{"type": "text", "text": "Look:"}, image]},
-        {"role": "assistant", "tool_calls": [{"id": "c1", "function": {"name": "look", "arguments": '{"n": 1}'}}]},
-        {"role": "tool", "tool_call_id": "c1", "content": "seen"},
+        {"role": "system", "parts": [{"type": "text", "content": "Be short."}]},
+        {"role": "user", "parts": [{"type": "text", "content": "Look:"}, image]},
+        {"role": "assistant", "parts": [call]},
+        {"role": "tool", "parts": [{"type": "tool_call_response", "id": "c1", "response": "seen"}]},
     ]
-    assert [message.role for message in read_messages(found)] == ["system", "user", "assistant", "tool"]
-    assert read_messages(found)[3].tool_results == [("c1", "seen")]
 
 
 def test_anthropics_calls_stand_in_two_places_and_count_once() -> None:
@@ -238,9 +238,8 @@ def test_anthropics_calls_stand_in_two_places_and_count_once() -> None:
             begin + "contents__1__tool_call__function__name": "look",
         }
     )
-    (message,) = read_messages(found)
-    assert message.reasoning == "hm"
-    assert [(each.id, each.name) for each in message.tool_calls] == [("toolu_1", "look")]
+    call = {"type": "tool_call", "id": "toolu_1", "name": "look"}
+    assert found == [{"role": "assistant", "parts": [{"type": "reasoning", "content": "hm"}, call]}]
 
 
 def test_lists_under_content_and_autogens_results() -> None:
@@ -254,22 +253,25 @@ def test_lists_under_content_and_autogens_results() -> None:
             begin + "1__function__0": result,
         }
     )
-    first, second = read_messages(found)
-    assert (first.text, second.role, second.tool_results) == ("Let me check.", "tool", [("c1", "seen")])
+    answer = {"type": "tool_call_response", "id": "c1", "response": "seen", "name": "look"}
+    assert found == [
+        {"role": "assistant", "parts": [{"type": "text", "content": "Let me check."}]},
+        {"role": "tool", "parts": [answer]},
+    ]
 
 
 def test_huge_and_missing_indexes_are_only_an_order() -> None:
     found = messages(
         llm__input_messages__999999999__message__content="last", llm__input_messages__104__message__content="first"
     )
-    assert found == [{"content": "first"}, {"content": "last"}]
+    assert [message["parts"][0]["content"] for message in found] == ["first", "last"]
 
 
 def test_a_span_that_lost_attributes_says_so() -> None:
     span = call(llm__input_messages__104__message__role="user", llm__input_messages__104__message__content="hi")
     span.dropped_attributes_count = 215
     (draft,) = read_span(TENANT, span).drafts
-    assert (draft.row.kind, draft.row.truncated) == ("llm_prompt", "attribute limit")
+    assert (draft.row.kind, draft.row.truncated) == ("llm_prompt", "sender")
 
 
 def test_completions_and_tools_that_are_no_chat() -> None:
@@ -283,7 +285,7 @@ def test_completions_and_tools_that_are_no_chat() -> None:
     prompt, output = reading.drafts
     assert [reading.contents[index].field for index in prompt.contents] == ["llm.prompts.*", "llm.tools.*"]
     assert output.row.summary == "upon a time"
-    assert messages(llm__tools__0__tool__json_schema='{"name": "look"}') == [{"name": "look"}]
+    assert read_tools(unflatten([["llm.tools.0.tool.json_schema", '{"name": "look"}']])) == [{"name": "look"}]
 
 
 def test_vectors_are_no_artifact() -> None:
@@ -343,9 +345,9 @@ CONSTRUCTOR = {"lc": 1, "type": "constructor", "id": ["ToolMessage"], "kwargs": 
 @pytest.mark.parametrize(
     ("output", "call_id", "shown"),
     [
-        (json.dumps(MESSAGE), "c1", '{"t": 22}'),
+        (json.dumps(MESSAGE), "c1", '{"t":22}'),
         (json.dumps(CONSTRUCTOR), "c2", "hi"),
-        (json.dumps({"graph": None, "update": {"messages": [MESSAGE]}, "goto": []}), "c1", '{"t": 22}'),
+        (json.dumps({"graph": None, "update": {"messages": [MESSAGE]}, "goto": []}), "c1", '{"t":22}'),
         ('{"tool_call_id": "mine"}', "", '{"tool_call_id": "mine"}'),
         ("tool_call_id {", "", "tool_call_id {"),
     ],
@@ -428,7 +430,7 @@ def test_a_retrieval_has_a_query_and_documents() -> None:
     assert (reading.light.tool_name, reading.light.tool_class) == ("VectorStoreRetriever", "knowledge_base")
     assert draft.row.arguments == '{"query":"weather"}'
     assert reading.contents[draft.contents[0]].field == "retrieval.documents.*"
-    assert draft.row.summary == '[{"content":"Oslo is cold","score":0.5}]'
+    assert draft.row.summary == '[{"document":{"content":"Oslo is cold","score":0.5}}]'
 
 
 def test_a_retriever_in_a_retriever_is_one() -> None:

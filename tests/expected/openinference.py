@@ -30,13 +30,13 @@ RECORDINGS = {
     "langgraph-openinference": Expected(
         calls=dict.fromkeys((3, 4), "embeddings of LangChain have no span"),
         tokens={2: (None, None, "a streamed answer without usage")},
-        # A tool of one argument is sent bare. Flattened documents are pairs of key and value.
+        # A tool of one argument is sent bare.
         tools=[
             ("get_weather", "Paris", _TOOL_MESSAGE),
             (
                 "VectorStoreRetriever",
                 {"query": "weather in Paris"},
-                [["retrieval.documents.0.document.content", "Oslo is cold"]],
+                [{"document": {"content": "Oslo is cold"}}],
             ),
             ("get_weather", "Nowhere", Failed("no such city")),
         ],
@@ -44,6 +44,11 @@ RECORDINGS = {
     ),
     "smolagents-openinference": Expected(
         prompts={3: "two messages of one role, sent as one"},
+        says={
+            1: ("call", ("final_answer", {"answer": FINAL})),
+            2: ("assistant", 'Thought: I know it.\n<code>\nw = get_weather(city="Paris")\nprint(w)\n</code>'),
+            3: ("assistant", f'Thought: done.\n<code>\nfinal_answer("{FINAL}")\n</code>'),
+        },
         tools=[
             PARIS,
             ("final_answer", {"answer": FINAL}, FINAL),
@@ -53,6 +58,8 @@ RECORDINGS = {
         runs=2,
     ),
     "openai-agents-openinference": Expected(
+        prompts=dict.fromkeys((1, 2), "the empty arguments of the handoff are left out"),
+        says={0: ("call", ("transfer_to_weather_agent", None))},
         tools=[("handoff to weather_agent", "triage", "weather_agent"), PARIS, PARIS],
         runs=2,
     ),
@@ -71,6 +78,7 @@ RECORDINGS = {
     ),
     "google-adk-2.13-openinference": Expected(
         calls={0: "both calls write on one span: what the second wrote is what is left"},
+        says={1: ("call", ("get_weather", {"city": "Paris"}))},  # what the first one asked for is still there
         tokens={1: (120, 25, "Gemini's 18 candidate and 7 thinking tokens, one sum")},
         tools=[
             (
