@@ -59,7 +59,10 @@ RECORDINGS = {
     ),
     "openai-agents-openinference": Expected(
         prompts=dict.fromkeys((1, 2), "the empty arguments of the handoff are left out"),
-        says={0: ("call", ("transfer_to_weather_agent", None))},
+        says={
+            0: ("call", ("transfer_to_weather_agent", None)),
+            1: ("call", ("get_weather", {"city": "Paris"})),  # the handoff is no result yet
+        },
         tools=[("handoff to weather_agent", "triage", "weather_agent"), PARIS, PARIS],
         runs=2,
     ),

@@ -62,6 +62,9 @@ def tool_message(value: Value) -> Value:
 
 def function_response(value: Value) -> Value:
     """What a tool said, out of Gemini's `{"id", "name", "response": {…}}`."""
-    data = parsed(value) if not isinstance(value, str) or (value[:1] == "{" and '"response"' in value) else None
-    named = isinstance(data, dict) and "name" in data and data.keys() <= {"id", "name", "response"}
-    return data.get("response", value) if named else value
+    if isinstance(value, str) and not (value[:1] == "{" and '"response"' in value):
+        return value
+    data = parsed(value)
+    if not isinstance(data, dict) or "name" not in data or not data.keys() <= {"id", "name", "response"}:
+        return value
+    return data.get("response", value)

@@ -204,9 +204,12 @@ def _result(value: Value) -> Value:
 
 
 def _texts(embeddings: Value) -> Value:
-    """The texts that were embedded; the vectors beside them are no content."""
-    pairs = embeddings if isinstance(embeddings, list) else []
-    return [value for key, value in pairs if key.endswith(".embedding.text")] or None  # type: ignore[misc, union-attr, str-unpack]
+    """The texts that were embedded, out of pairs of key and value; the vectors beside them are no content."""
+    texts: list[Value] = []
+    for pair in embeddings if isinstance(embeddings, list) else []:
+        if isinstance(pair, list) and str(pair[0]).endswith(".embedding.text"):
+            texts.append(pair[1])
+    return texts or None
 
 
 def _crew_answer(value: Value) -> Value:
