@@ -156,9 +156,6 @@ def body(stores: Stores, project: str, artifact: Any) -> Any:
 
 Atom = tuple[str, Any]
 
-_ROLES = {"model": "assistant", "developer": "system", "tool-call": "assistant", "tool-response": "user"}
-"""Names of roles; the last two are smolagents', which sends such messages as these."""
-
 
 def loads(value: Any) -> Any:
     try:
@@ -179,7 +176,7 @@ def atoms(role: str, content: Any) -> list[Atom]:
     if kind in ("reasoning", "thinking"):
         return []
     if "role" in content and kind in (None, "message"):
-        said = _ROLES.get(content["role"], content["role"])
+        said = {"model": "assistant", "developer": "system"}.get(content["role"], content["role"])
         if said == "tool" and ("tool_call_id" in content or "id" in content):
             return [("result", loads(content.get("content")))]
         inner = content.get("parts", content.get("content"))
@@ -198,8 +195,6 @@ def atoms(role: str, content: Any) -> list[Atom]:
         if isinstance(result, list):
             result = "".join(part["text"] for part in result)
         return [("result", loads(result))]
-    if kind == "image":
-        return [("media", re.sub("^data:[^,]*,", "", content["image"]["image"]["url"]))]
     if kind == "blob":
         return [("media", content["content"])]
     if kind == "input_image":

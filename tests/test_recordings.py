@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 
 from otel_blackboard.config import Settings
-from otel_blackboard.processor.flattened import unflatten
 from otel_blackboard.service import Stores, open_stores
 from tests.expected import EXPECTED
 from tests.recordings import (
@@ -120,9 +119,7 @@ def _requested_model(call: Any, true: Any) -> str:
 
 
 def _answer(output: Any) -> Any:
-    """A choice event, messages, or messages flattened into pairs of key and value."""
-    if isinstance(output, list) and all(isinstance(pair, list) for pair in output):
-        return unflatten(output)
+    """A choice event, or messages."""
     return output["message"] | {"role": "assistant"} if isinstance(output, dict) and "message" in output else output
 
 
