@@ -90,6 +90,13 @@ def test_a_chain_is_a_step_where_it_is_a_node_of_a_graph() -> None:
 def test_an_operation_of_another_dialect_says_more_than_a_chain() -> None:
     light = one("CHAIN", "invoke_workflow p", "00000000000000aa", gen_ai__operation__name="invoke_workflow").light
     assert (light.role, light.dialect) == ("flow_run", "gen_ai")
+    trace = Trace()
+    root = made(trace, "CHAIN", "invocation [app1]", 0, 9)
+    made(trace, "CHAIN", "invoke_workflow p", 1, 8, root, gen_ai__operation__name="invoke_workflow").attributes |= {
+        "gen_ai.workflow.name": "pipeline"
+    }
+    for spans in (trace.spans, trace.spans[::-1]):
+        assert derive(spans)[1][0].name == "pipeline"
 
 
 def test_agents_have_the_name_that_the_framework_gave() -> None:

@@ -105,16 +105,16 @@ def _agent_name(span: Span) -> str:
 
 def _names(span: Span, role: Role) -> dict[str, str]:
     owner, _, method = span.name.rpartition(".")
-    short = owner if owner and method in _METHODS else span.name
+    owner = owner if method in _METHODS else ""
     if role.is_agent:
-        run_name = "" if span.parent_span_id else short  # an agent that nothing called is the run
-        return {"agent_id": _agent_name(span) or _langchain_agent(span) or short, "run_name": run_name}
+        run_name = "" if span.parent_span_id else owner  # an agent that nothing called is the run
+        return {"agent_id": _agent_name(span) or _langchain_agent(span) or owner or span.name, "run_name": run_name}
     if role.is_node:
         return {"step_name": _node_name(span)}
     if role.role == FLOW_RUN:
-        return {"run_name": short, "agent_id": _langchain_agent(span)}
+        return {"run_name": owner, "agent_id": _langchain_agent(span)}
     if role.role == TOOL:
-        return {"tool_name": short}
+        return {"tool_name": owner or span.name}
     return {"agent_id": _langchain_agent(span)} if role == NO_ROLE else {}
 
 
