@@ -45,6 +45,8 @@ class Expected:
     """Calls whose prompt is missing or cut on the wire."""
     outputs: dict[int, str] = field(default_factory=dict)
     """Calls whose answer is missing on the wire."""
+    says: dict[int, tuple[str, Any]] = field(default_factory=dict)
+    """Answers that are not by the stub's rule: the last atom of each."""
     tokens: dict[int, tuple[int | None, int | None, str]] = field(default_factory=dict)
     """Calls that report other figures: (input, output, why)."""
     beside: dict[str, tuple[int, int, str]] = field(default_factory=dict)
@@ -55,6 +57,8 @@ class Expected:
     """Every tool invocation once, by start: (name, arguments, result). A failed one has `Failed(text in its error)`."""
     answer: str | None = FINAL
     """What the last agent_output of a pass or model call says; None = the wire does not carry it."""
+    told: list[tuple[str, int, int]] = field(default_factory=list)
+    """(model, input, output) of the calls by start, where the recorded program called no model and only told of calls."""
     runs: int | None = None
     """How many runs the recording is; None = not pinned."""
 
@@ -260,12 +264,14 @@ def expected_answer(request: Any) -> Atom:
 
 
 def truth_of(name: str) -> list[Any]:
-    calls: list[Any] = json.loads((CAPTURES / name / "truth.json").read_text())["calls"]
+    path = CAPTURES / name / "truth.json"
+    calls: list[Any] = json.loads(path.read_text())["calls"] if path.exists() else []
     return calls
 
 
 def requests_of(name: str) -> list[Any]:
-    requests = json.loads((CAPTURES / name / "stub_requests.json").read_text())
+    path = CAPTURES / name / "stub_requests.json"
+    requests = json.loads(path.read_text()) if path.exists() else []
     return [request for request in requests if "count_tokens" not in request["path"]]
 
 

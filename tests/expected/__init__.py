@@ -1,11 +1,12 @@
 """What must come out of each recording, by family of dialects."""
 
-from tests.expected import genai, microsoft, strands, traceloop, vendors
+from tests.expected import genai, microsoft, openinference, strands, traceloop, vendors
 from tests.recordings import Expected
 
 EXPECTED: dict[str, Expected] = {
     **genai.RECORDINGS,
     **microsoft.RECORDINGS,
+    **openinference.RECORDINGS,
     **strands.RECORDINGS,
     **traceloop.RECORDINGS,
     **vendors.RECORDINGS,

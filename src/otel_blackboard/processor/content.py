@@ -49,6 +49,7 @@ _PATTERNS = re.compile(
     r"haystack\..*\.(?:input|output|input_data|output_data)"
     r"|crewai\..*\.(?:result|output|description|backstory)"
     r"|llm\.[a-z]+\.(?:messages|content|completion|choices)"
+    r"|nemo_relay\.(?:start|end)\.(?:data|input|output)\..*"
 )
 
 EVENT_KEYS = frozenset(("content", "message", "tool_calls", "gen_ai.event.content", "tool.result", "reasoning_content"))

@@ -174,6 +174,8 @@ def tool_call_draft(
     _arguments(row, by_meaning, unwrap, light.operation)
     light.arguments_sha256, light.has_input = row.arguments_sha256, row.arguments_sha256 != ""
     sent = [by_meaning.get("result"), by_event.get("result"), by_meaning.get("documents")]
+    if light.operation == "retrieval":  # the documents before a text that the emitter made of them
+        sent.reverse()
     found = [part for part in sent if part is not None and (part.value != "" or not (failed and error))]
     result = next((part for part in found if part.value != ""), found[0] if found else None)
     if result is not None:

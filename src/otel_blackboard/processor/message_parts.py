@@ -11,8 +11,6 @@ from typing import Any
 
 import orjson
 
-from otel_blackboard.processor.values import parsed
-
 Part = dict[str, Any]
 Read = Callable[[Part], list[Part] | None]
 """None = not the shape that it seemed to be."""
@@ -207,7 +205,12 @@ def _bedrock_result(part: Part) -> list[Part] | None:
     if not isinstance(result, dict):
         return None
     content = result.get("content")
-    if isinstance(content, list) and len(content) == 1 and isinstance(content[0], dict) and content[0].keys() == {"json"}:
+    if (
+        isinstance(content, list)
+        and len(content) == 1
+        and isinstance(content[0], dict)
+        and content[0].keys() == {"json"}
+    ):
         content = content[0]["json"]
     return [response_part(result.get("toolUseId"), _plain_result(content, ""), result.get("name"))]
 

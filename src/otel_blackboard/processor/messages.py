@@ -202,7 +202,18 @@ _SYSTEM = ("system", "instructions", "system_instruction", "systemInstruction", 
 _HELD = ("messages", "choices", "generations", "candidates", "replies", "contents", "chat_messages")
 """Keys under which messages are, whatever stands beside them."""
 
-_MAYBE_HELD = ("input", "output", "prompt", "prompts", "inputs", "outputs", "response", "update", "new_message", "kwargs")
+_MAYBE_HELD = (
+    "input",
+    "output",
+    "prompt",
+    "prompts",
+    "inputs",
+    "outputs",
+    "response",
+    "update",
+    "new_message",
+    "kwargs",
+)
 """The same, but any map may have such a key."""
 
 _PLAIN_TEXT = ("prompt", "input", "output")
@@ -227,7 +238,11 @@ def _held(data: dict[str, Any]) -> str | None:
             continue
         if isinstance(held, list | dict) and (_has_messages(held) or len(data) == 1):
             return key
-        if key in _PLAIN_TEXT and (len(data) == 1 or not _OF_REQUESTS.isdisjoint(data)) and isinstance(held, str | list):
+        if (
+            key in _PLAIN_TEXT
+            and (len(data) == 1 or not _OF_REQUESTS.isdisjoint(data))
+            and isinstance(held, str | list)
+        ):
             return key
         if key == "prompts" and isinstance(held, list):
             return key
@@ -372,7 +387,11 @@ def _inside(data: dict[str, Any]) -> dict[str, Any] | None:
     if data.get("type") == "constructor" and isinstance(data.get("kwargs"), dict):  # LangChain's serialisation
         identity = data.get("id")
         kwargs: dict[str, Any] = data["kwargs"]
-        return kwargs if "type" in kwargs or not (isinstance(identity, list) and identity) else {"type": identity[-1], **kwargs}
+        return (
+            kwargs
+            if "type" in kwargs or not (isinstance(identity, list) and identity)
+            else {"type": identity[-1], **kwargs}
+        )
     if "parts" in data:
         return None
     content = data.get("content")

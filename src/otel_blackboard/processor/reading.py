@@ -52,6 +52,10 @@ from otel_blackboard.records import (
 
 ERROR_KEPT = 2_000
 
+ATTRIBUTE_LIMIT = "attribute limit"
+"""Mark of content of a span that says it left out attributes: what is missing may be any of them. An SDK keeps the last
+128: with a long history the first messages are gone."""
+
 
 @dataclass(slots=True)
 class SpanReading:
@@ -114,6 +118,8 @@ def read_span(tenant: Tenant, span: Span) -> SpanReading:
 
     families = families_of(attributes) if shape.families else {}
     parts, event_parts = parts_of(attributes, families, shape.parts), parts_of_events(span.events, shape.by_field)
+    for gather in reversed(shape.pieces):
+        parts |= {part.meaning: part for part in gather(span, role)}
     contents, drafts = Contents(tenant, span.trace_id, span.span_id), []
     if light.role == PROVIDER_CALL:
         drafts += model_call_drafts(tenant, light, parts, event_parts, contents)
@@ -154,6 +160,8 @@ def read_span(tenant: Tenant, span: Span) -> SpanReading:
     )  # fmt: skip
     for draft in drafts:
         draft.row.version, draft.row.time_ns = light.version, span.start_ns
+        if span.dropped_attributes_count and not draft.row.truncated:
+            draft.row.truncated = ATTRIBUTE_LIMIT
     row = (
         span.kind & 0xFF, span.status_code & 0xFF, status_message, span.trace_state, span.flags & 0xFFFFFFFF, span.end_ns,
         attributes_text, events_text, links_text,

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 
-from otel_blackboard.processor.dialects.dialect import FLOW_RUN, PROVIDER_CALL, STEP, TOOL
+from otel_blackboard.processor.dialects.dialect import FLOW_RUN, GUARD, PROVIDER_CALL, STEP, TOOL
 from otel_blackboard.processor.identity import run_of_trace, slug
 from otel_blackboard.processor.prices import set_price
 from otel_blackboard.records import SATELLITE, Light, LogLight, RequestedCall, Resolved, RunPart
@@ -206,6 +206,7 @@ def _resolve_part(name: str, nodes: list[_Node], hosts: Mapping[str, str]) -> tu
     use_case = next((n.light.use_case_id for n in [root, *nodes] if n.light.use_case_id), "")
     _assign_steps(nodes, root)
     rows = {node.light.span_id: _row(node, name, run_id, implicit_step, part_agent, use_case) for node in nodes}
+    _judge_guards(nodes, rows)
     groups = _calls(nodes, rows, hosts)
     _bill(nodes, rows, groups, hosts)
     _match_requests(nodes, rows)
@@ -303,6 +304,16 @@ def _named(node: _Node) -> str:
     if node.step is not None and len(node.step.agents) == 1:
         return next(iter(node.step.agents))
     return node.inner_step.light.agent_id if node.inner_step is not None else ""
+
+
+def _judge_guards(nodes: list[_Node], rows: dict[str, Resolved]) -> None:
+    """A guard whose verdict only the span above it tells, by failing: it names the guard (label `tripped_guard`)."""
+    for node in nodes:
+        light = node.light
+        if light.role == GUARD and node.parent is not None and "guard_status" not in light.labels:
+            tripped = node.parent.light.labels.get("tripped_guard")
+            if tripped and tripped == light.labels.get("guard_name", light.name):
+                rows[light.span_id].labels = light.labels | {"guard_status": "blocked"}
 
 
 # --------------------------------------------------------------------------------------------------------------- calls

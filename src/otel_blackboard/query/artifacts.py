@@ -319,7 +319,7 @@ def metadata(artifact: Artifact) -> dict[str, Any]:
             "tool_call_id": resolved.tool_call_id or None,
             "tool_class": resolved.tool_class or "system",
         }
-        if row.arguments.endswith("…"):
+        if row.arguments.endswith(("…", '[truncated]"')):
             data["arguments_truncated"] = True
     elif artifact.kind == "llm_prompt":
         data = {

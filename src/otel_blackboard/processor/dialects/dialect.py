@@ -26,9 +26,11 @@ AGENT = Role(STEP, "invoke_agent", is_agent=True)
 NODE = Role(STEP, "execute_task", is_node=True)
 CHAT = Role(PROVIDER_CALL, "chat")
 EMBEDDINGS = Role(PROVIDER_CALL, "embeddings")
+RERANK = Role(PROVIDER_CALL, "rerank")
 EXECUTE_TOOL = Role(TOOL, "execute_tool")
 RETRIEVAL = Role(TOOL, "retrieval")
 GUARDRAIL = Role(GUARD, "apply_guardrail")
+VERIFIER = Role("verifier", "evaluate")
 NO_ROLE = Role("")
 
 
@@ -40,21 +42,21 @@ class Source(NamedTuple):
     """None = the value itself. Returns None or '' where the value does not have the fact. Must be fast, and never raise."""
 
 
+def value_at(value: Value, *path: str | int) -> Value:
+    """What stands at `path` inside a map, a list or their JSON text; None where nothing does."""
+    for name in path:
+        value = parsed(value)
+        if isinstance(value, dict) and isinstance(name, str):
+            value = value.get(name)
+        elif isinstance(value, list) and isinstance(name, int) and -len(value) <= name < len(value):
+            value = value[name]
+        else:
+            return None
+    return value
+
+
 def inside(key: str, *path: str | int) -> Source:
-    """What stands at `path` inside a map, a list or their JSON text."""
-
-    def read(value: Value) -> Value:
-        for name in path:
-            value = parsed(value)
-            if isinstance(value, dict) and isinstance(name, str):
-                value = value.get(name)
-            elif isinstance(value, list) and isinstance(name, int) and -len(value) <= name < len(value):
-                value = value[name]
-            else:
-                return None
-        return value
-
-    return Source(key, read)
+    return Source(key, lambda value: value_at(value, *path))
 
 
 Keys = Mapping[str, tuple[str | Source, ...]]
@@ -99,6 +101,8 @@ class Dialect:
     unwrap: Mapping[str, Callable[[Value], Value]] = field(default_factory=dict)
     """Meaning → the value without the emitter's wrapper, for ledger, summary and search; what is no wrapper stays as it
     is. The body of an artifact is the value as sent."""
+    pieces: Callable[[Span, Role], list[Part]] | None = None
+    """Content that no one attribute holds, such as a map flattened into many: before what the table finds."""
     names: Callable[[Span, Role], Mapping[str, str]] = lambda span, role: {}
     """Facts that a span's name says, where no attribute does (tool_name, agent_id, step_name, run_name)."""
     complete: Callable[[Light, Span], None] | None = None
