@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 
 from otel_blackboard.processor.dialects.dialect import STEP, Part
-from otel_blackboard.processor.flattened import unflatten
+from otel_blackboard.processor.flattened import lost, unflatten
 from otel_blackboard.processor.identity import artifact_id
 from otel_blackboard.processor.messages import Message, ToolCall, read_messages
 from otel_blackboard.processor.row_text import Contents
@@ -91,6 +91,8 @@ def _describe_prompt(row: ArtifactRow, light: Light, contents: list[Content], pa
     row.characters = _characters(contents)
     marks = (_cut(content.data, True, _is_json(content.data)) for content in contents)
     row.truncated = next((mark for mark in marks if mark), "")
+    if "input" in parts and _is_family(parts["input"]) and lost(parts["input"].value):
+        row.truncated = "sender"
     if "input_ref" in parts and not contents:
         row.origin = "pointer"
     model = light.request_model or light.response_model
@@ -175,7 +177,9 @@ def tool_call_draft(
         return Draft(row, [])
     light.has_output = True
     content = contents.items[index]
-    shown = _unwrapped("result", result.value, unwrap) if result is not None else error
+    shown: Value = error
+    if result is not None:
+        shown = _unwrapped("result", unflatten(result.value) if _is_family(result) else result.value, unwrap)
     value = parsed(shown)
     if isinstance(value, str):
         text = value

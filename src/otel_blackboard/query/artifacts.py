@@ -5,6 +5,7 @@ A pure join: `blackboard` takes rows and gives artifacts, in any order of rows t
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
@@ -16,8 +17,18 @@ import orjson
 from otel_blackboard.processor.dialects import BY_FIELD
 from otel_blackboard.processor.dialects.dialect import PROVIDER_CALL, STEP, TOOL
 from otel_blackboard.processor.dialects.genai import message_role
-from otel_blackboard.processor.flattened import unflatten
+from otel_blackboard.processor.flattened import lost, unflatten
 from otel_blackboard.processor.identity import artifact_id
+from otel_blackboard.processor.message_parts import read_part
+from otel_blackboard.processor.messages import (
+    Message,
+    Request,
+    read_messages,
+    read_request,
+    read_system,
+    read_tools,
+    shown,
+)
 from otel_blackboard.processor.numbers import Attempt, Numbered, Numbering, number, tool_path
 from otel_blackboard.processor.values import parsed
 from otel_blackboard.records import ArtifactRow, Body, RequestedCall, Resolved, Tenant
@@ -49,6 +60,12 @@ class Artifact:
     """The body, where it is computed and not stored (a tool path)."""
     also: tuple[str, ...] = ()
     """Artifact ids of other records of the same call."""
+
+    @property
+    def whole(self) -> Body | None:
+        """The one stored content that is the body; None where there is none, or the body is made on reading."""
+        one = self.bodies[0] if len(self.bodies) == 1 else None
+        return one if one is not None and self.row.exact and one.encoding != "pairs" else None
 
     @property
     def sort_key(self) -> tuple[Any, ...]:
@@ -219,7 +236,7 @@ def token_size(artifact: Artifact, characters_per_token: int) -> int | None:
 def describe(artifact: Artifact, tenant: Tenant, run_id: str, characters_per_token: int) -> dict[str, Any]:
     """One artifact as the API shows it, without its body. Times are left as nanoseconds for the caller to write."""
     row, resolved, attempt = artifact.row, artifact.resolved, artifact.attempt
-    whole = artifact.bodies[0] if len(artifact.bodies) == 1 and row.exact else None
+    whole = artifact.whole
     text = artifact.text.encode() if artifact.text else None
     return {
         "artifact_id": artifact.artifact_id,
@@ -263,7 +280,7 @@ def _sha256(data: bytes) -> str:
 def _content_type(artifact: Artifact) -> str | None:
     if artifact.kind == "llm_prompt" and artifact.bodies:
         return "application/json"
-    if len(artifact.bodies) > 1:
+    if artifact.bodies and artifact.whole is None:
         return "application/json"
     return artifact.row.content_type or None
 
@@ -273,9 +290,11 @@ _DEEPEST = 64
 
 def _shallow(text: str, deepest: int = _DEEPEST) -> Any:
     """JSON text as what it says; as its text where it nests deeper than an answer can carry."""
-    if text.count("[") + text.count("{") > deepest and _depth(text) > deepest:
-        return text
-    return parsed(text)
+    return text if _is_deeper(text, deepest) else parsed(text)
+
+
+def _is_deeper(text: str, deepest: int) -> bool:
+    return text.count("[") + text.count("{") > deepest and _depth(text) > deepest
 
 
 def _depth(text: str) -> int:
@@ -333,8 +352,13 @@ def assemble(artifact: Artifact, contents: Sequence[bytes]) -> bytes:
         return artifact.text.encode()
     if artifact.kind == "llm_prompt" and not artifact.row.exact:
         return rebuilt_prompt(artifact, contents)
-    if len(contents) == 1:
+    if artifact.whole is not None:
         return contents[0]
+    if artifact.kind == "agent_output":
+        with contextlib.suppress(orjson.JSONEncodeError):  # nested deeper than can be written
+            return _messages(artifact, contents)
+    if len(contents) == 1:
+        return _written(lambda value: unflatten(value(contents[0])))
     return _written(lambda value: [value(content) for content in contents])
 
 
@@ -349,29 +373,52 @@ _PARTS_OF_PROMPT = {
 
 
 def rebuilt_prompt(artifact: Artifact, contents: Sequence[bytes]) -> bytes:
-    """A request made from message attributes or events (PRM-10): `{model, system?, messages, tools?}`, never exact."""
-    return _written(lambda value: _prompt(artifact, [value(content) for content in contents]))
+    """A request made from message attributes or events (PRM-10), never exact: `{model, system?, messages, tools?}`, the
+    messages in the conventions' form whatever the dialect (processor/messages.py), `lost_messages` where the sender dropped
+    some."""
+    texts = [content.decode(errors="replace") for content in contents]
+    try:
+        return orjson.dumps(_prompt(artifact, texts))
+    except orjson.JSONEncodeError:
+        return orjson.dumps(_prompt(artifact, texts, _DEEPEST_WRITTEN))
 
 
-def _prompt(artifact: Artifact, values: Sequence[Any]) -> dict[str, Any]:
-    prompt: dict[str, Any] = {"model": artifact.resolved.model or None}
-    messages: list[Any] = []
-    roles = artifact.log_roles or ("",) * len(values)
-    for body, value, role in zip(artifact.bodies, values, roles, strict=True):
+def _prompt(artifact: Artifact, texts: Sequence[str], deepest: int | None = None) -> dict[str, Any]:
+    said, around = Request([], [], []), Request([], [], [])
+    missing = 0
+    roles = artifact.log_roles or ("",) * len(texts)
+    for body, text, role in zip(artifact.bodies, texts, roles, strict=True):
         field = body.field.split(".", 2)[-1] if body.field.startswith("events.") else body.field
-        name = _PARTS_OF_PROMPT.get(field)
-        if field.endswith(".*") and body.encoding == "pairs":
-            value = unflatten(value)
-        if name in ("system", "tools"):
-            prompt[name] = value
-        elif name == "messages":
-            messages += value if isinstance(value, list) else [value]
-        elif isinstance(value, dict):  # one message event
-            messages.append(({"role": role} if role else {}) | value)
+        name = _PARTS_OF_PROMPT.get(field, "messages")  # the field of a message event has no name
+        value = text if body.encoding == "text" else parsed(text)
+        if deepest is not None and _is_deeper(text, deepest):
+            said.messages.append(Message(role or ("user" if name == "messages" else name), read_part(text)))
+        elif name == "system":
+            said.system.extend(read_system(value))
+        elif name == "tools":
+            said.tools.extend(read_tools(unflatten(value) if body.encoding == "pairs" else value))
         else:
-            messages.append({"role": role or "user", "content": value})
-    prompt["messages"] = messages
-    return prompt
+            missing += lost(value) if body.encoding == "pairs" else 0
+            request = read_request(unflatten(value) if body.encoding == "pairs" else value, role or "user")
+            said.messages.extend(request.messages)
+            around.system.extend(request.system)
+            around.tools.extend(request.tools)
+    prompt: dict[str, Any] = {"model": artifact.resolved.model or None}
+    if system := said.system or around.system:
+        prompt["system"] = system
+    prompt["messages"] = [shown(message) for message in said.messages]
+    if tools := said.tools or around.tools:
+        prompt["tools"] = tools
+    return prompt | ({"lost_messages": missing} if missing else {})
+
+
+def _messages(artifact: Artifact, contents: Sequence[bytes]) -> bytes:
+    """Messages that no single value says: a flattened family, several events."""
+    messages: list[Message] = []
+    for body, content in zip(artifact.bodies, contents, strict=True):
+        value = parsed(content.decode(errors="replace"))
+        messages += read_messages(unflatten(value) if body.encoding == "pairs" else value, "assistant")
+    return orjson.dumps([shown(message) for message in messages])
 
 
 _DEEPEST_WRITTEN = 200
