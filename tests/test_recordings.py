@@ -23,13 +23,13 @@ from tests.recordings import (
     Failed,
     api_of,
     ask,
-    atoms,
     body,
     calls_of,
     expected_answer,
     read,
     request_of,
     requests_of,
+    said_in_answer,
     said_in_prompt,
     said_in_request,
     same_call,
@@ -90,7 +90,7 @@ def test_model_calls_are_those_of_the_truth(stores: Stores, name: str) -> None:
             names = [requested["name"] for requested in prompt["requested_calls"]]
             assert names == (["get_weather"] if answer[0] == "call" else []), where
             output = next(a for a in found.artifacts if a["artifact_id"] == prompt["output_artifact_id"])
-            said = atoms("assistant", _answer(json.loads(body(stores, project, output))))
+            said = said_in_answer(body(stores, project, output))
             assert said[-1] == answer, where
     assert sum(run["usage"]["input_tokens"] or 0 for run in found.runs) == sum(each[0] for each in billed)
     assert sum(run["usage"]["output_tokens"] or 0 for run in found.runs) == sum(each[1] for each in billed)
@@ -102,11 +102,6 @@ def test_model_calls_are_those_of_the_truth(stores: Stores, name: str) -> None:
 def _requested_model(call: Any, true: Any) -> str:
     """The answer's model is the request's, with a date or a mark behind it."""
     return true["model"] if str(call["model"]).startswith(true["model"]) else ""
-
-
-def _answer(output: Any) -> Any:
-    """A choice event, or messages."""
-    return output["message"] | {"role": "assistant"} if isinstance(output, dict) and "message" in output else output
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name in EXPECTED])

@@ -11,8 +11,6 @@ from typing import Any
 
 import orjson
 
-from otel_blackboard.processor.values import parsed
-
 Part = dict[str, Any]
 Read = Callable[[Part], list[Part] | None]
 """None = not the shape that it seemed to be."""
@@ -198,7 +196,9 @@ def _haystack_result(part: Part) -> list[Part] | None:
     result = part["tool_call_result"]
     if not isinstance(result, dict):
         return None
-    origin = result.get("origin") if isinstance(result.get("origin"), dict) else {}
+    origin = result.get("origin")
+    if not isinstance(origin, dict):
+        origin = {}
     return [response_part(origin.get("id"), result.get("result"), origin.get("tool_name"))]
 
 
@@ -207,7 +207,12 @@ def _bedrock_result(part: Part) -> list[Part] | None:
     if not isinstance(result, dict):
         return None
     content = result.get("content")
-    if isinstance(content, list) and len(content) == 1 and isinstance(content[0], dict) and content[0].keys() == {"json"}:
+    if (
+        isinstance(content, list)
+        and len(content) == 1
+        and isinstance(content[0], dict)
+        and content[0].keys() == {"json"}
+    ):
         content = content[0]["json"]
     return [response_part(result.get("toolUseId"), _plain_result(content, ""), result.get("name"))]
 
@@ -295,7 +300,7 @@ _MEDIA_KEYS = ("source", "image_url", "image", "input_audio", "file", "document"
 def _media_of(part: Part, modality: str, depth: int = 0) -> list[Part] | None:
     mime = next((part[key] for key in _MIMES if isinstance(part.get(key), str)), None)
     if mime is None and isinstance(part.get("format"), str):  # OpenAI's audio, Bedrock's pictures: png, wav
-        mime = f"{modality or 'application'}/{part['format']}"
+        mime = f"{modality if modality in ('image', 'audio', 'video') else 'application'}/{part['format']}"
     for key in ("file_id", "fileId"):
         if part.get(key):
             return _file(part[key], modality)
