@@ -24,6 +24,7 @@ from starlette.testclient import TestClient
 from otel_blackboard.collector.group_commit import GroupCommit
 from otel_blackboard.collector.http import make_http_door
 from otel_blackboard.config import Settings
+from otel_blackboard.processor.messages import read_messages, shown
 from otel_blackboard.query.api import make_api
 from otel_blackboard.service import Stores, open_stores
 
@@ -235,6 +236,11 @@ def said_in_request(request: Any) -> list[Atom]:
     if isinstance(messages, str):
         messages = [{"role": "user", "content": messages}]
     return _settled(atoms("system", system) + atoms("user", messages))
+
+
+def said_in_answer(answer: str) -> list[Atom]:
+    """An answer stands as it was sent, in the shape of its dialect (tests/dialects/test_messages.py)."""
+    return atoms("assistant", [shown(message) for message in read_messages(answer, "assistant")])
 
 
 def said_in_prompt(prompt: Any) -> list[Atom]:

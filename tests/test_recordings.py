@@ -14,24 +14,22 @@ from typing import Any
 import pytest
 
 from otel_blackboard.config import Settings
-from otel_blackboard.processor.messages import read_messages, shown
 from otel_blackboard.service import Stores, open_stores
 from tests.expected import EXPECTED
 from tests.recordings import (
     CAPTURES,
     NAMES,
     ORDERS,
-    Atom,
     Failed,
     api_of,
     ask,
-    atoms,
     body,
     calls_of,
     expected_answer,
     read,
     request_of,
     requests_of,
+    said_in_answer,
     said_in_prompt,
     said_in_request,
     same_call,
@@ -93,7 +91,7 @@ def test_model_calls_are_those_of_the_truth(stores: Stores, name: str) -> None:
             names = [requested["name"] for requested in prompt["requested_calls"]]
             assert names == ([answer[1][0]] if answer[0] == "call" else []), where
             output = next(a for a in found.artifacts if a["artifact_id"] == prompt["output_artifact_id"])
-            said = _said(body(stores, project, output))
+            said = said_in_answer(body(stores, project, output))
             assert said[-1] == answer, where
     assert sum(run["usage"]["input_tokens"] or 0 for run in found.runs) == sum(each[0] for each in billed)
     assert sum(run["usage"]["output_tokens"] or 0 for run in found.runs) == sum(each[1] for each in billed)
@@ -119,11 +117,6 @@ def test_model_calls_are_those_that_the_program_told_of(stores: Stores, name: st
 def _requested_model(call: Any, true: Any) -> str:
     """The answer's model is the request's, with a date or a mark behind it."""
     return true["model"] if str(call["model"]).startswith(true["model"]) else ""
-
-
-def _said(output: str) -> list[Atom]:
-    """What an answer says, whatever shape its emitter gave it."""
-    return atoms("assistant", [shown(message) for message in read_messages(output, "assistant")])
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name in EXPECTED])

@@ -196,7 +196,9 @@ def _haystack_result(part: Part) -> list[Part] | None:
     result = part["tool_call_result"]
     if not isinstance(result, dict):
         return None
-    origin = result.get("origin") if isinstance(result.get("origin"), dict) else {}
+    origin = result.get("origin")
+    if not isinstance(origin, dict):
+        origin = {}
     return [response_part(origin.get("id"), result.get("result"), origin.get("tool_name"))]
 
 
@@ -305,7 +307,7 @@ _MEDIA_KEYS = ("source", "image_url", "image", "input_audio", "file", "document"
 def _media_of(part: Part, modality: str, depth: int = 0) -> list[Part] | None:
     mime = next((part[key] for key in _MIMES if isinstance(part.get(key), str)), None)
     if mime is None and isinstance(part.get("format"), str):  # OpenAI's audio, Bedrock's pictures: png, wav
-        mime = f"{modality or 'application'}/{part['format']}"
+        mime = f"{modality if modality in ('image', 'audio', 'video') else 'application'}/{part['format']}"
     for key in ("file_id", "fileId"):
         if part.get(key):
             return _file(part[key], modality)

@@ -235,7 +235,7 @@ def token_size(artifact: Artifact, characters_per_token: int) -> int | None:
 
 def describe(artifact: Artifact, tenant: Tenant, run_id: str, characters_per_token: int) -> dict[str, Any]:
     """One artifact as the API shows it, without its body. Times are left as nanoseconds for the caller to write."""
-    row, resolved, attempt = artifact.row, artifact.resolved, artifact.attempt
+    resolved, attempt = artifact.resolved, artifact.attempt
     whole = artifact.whole
     text = artifact.text.encode() if artifact.text else None
     return {
