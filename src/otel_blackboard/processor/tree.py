@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 
 from otel_blackboard.processor.dialects.dialect import FLOW_RUN, PROVIDER_CALL, STEP, TOOL
@@ -62,8 +62,9 @@ def resolve(
     if not spans:
         return [], []
     complete_from_logs(spans, logs)
-    nodes = sorted(map(_node, spans), key=lambda node: node.key)
+    nodes = sorted(map(_node, _without_restated(spans)), key=lambda node: node.key)
     order = _tree(nodes)
+    _name_models(order)
     _assign_parts(order, hosts)
     by_part: dict[str, list[_Node]] = defaultdict(list)
     for node in order:
@@ -110,6 +111,18 @@ def complete_from_logs(spans: Sequence[Light], logs: Iterable[LogLight]) -> None
         set_price(light)
 
 
+def _without_restated(spans: Sequence[Light]) -> Sequence[Light]:
+    """Spans made of log records have no part in a derived trace once one of its records was written inside another trace:
+    then the emitter sends spans, which say the same (captured: Codex, whose records of usage name no call)."""
+    if not any("traced" in light.labels for light in spans):
+        return spans
+    nothing = dict.fromkeys(USAGE)
+    return [
+        replace(light, role="", cost_usd=None, cost_source="", **nothing) if "from_log" in light.labels else light
+        for light in spans
+    ]
+
+
 # ---------------------------------------------------------------------------------------------------------------- tree
 
 
@@ -146,6 +159,21 @@ def _tree(nodes: list[_Node]) -> list[_Node]:
             cut.parent = None
             descend(cut)
     return order
+
+
+def _name_models(order: list[_Node]) -> None:
+    """A model call that names no model has the one of the nearest span above, of its own dialect, that names one."""
+    for node in order:
+        light = node.light
+        if light.role != PROVIDER_CALL or light.request_model or light.response_model:
+            continue
+        above = node.parent
+        while above is not None and not (above.light.request_model and above.light.dialect == light.dialect):
+            above = above.parent
+        if above is not None:
+            provider = light.provider or above.light.provider
+            node.light = replace(light, request_model=above.light.request_model, provider=provider)
+            set_price(node.light)
 
 
 def _earliest_on_cycle(node: _Node) -> _Node:
@@ -187,8 +215,8 @@ def _joined(order: list[_Node]) -> dict[str, str]:
     tops: dict[str, _Node] = {}
     for node in order:
         top = tops[node.light.span_id] = node if node.parent is None else tops[node.parent.light.span_id]
-        key = node.light.join_key
-        if key and not key.startswith(SATELLITE) and (node is top or not top.light.role):
+        key = node.light.join_key.removeprefix(SATELLITE)
+        if key and (node is top or not top.light.role):
             known = found.get(top.light.span_id)
             found[top.light.span_id] = min(known or (True, 2**64, "", ""), (node is not top, *node.key, key))
     return {span_id: key for span_id, (*_, key) in found.items()}
@@ -233,9 +261,11 @@ def _assign_steps(nodes: list[_Node], root: _Node) -> None:
         if parent is not None:
             node.marked = parent if parent.light.role in (STEP, TOOL, PROVIDER_CALL) else parent.marked
             node.agent_id = node.agent_id or parent.agent_id
-        above = root_pass if parent is root_pass else parent.step if parent is not None else None
-        node.step = above
-        node.inner_step = above if parent is root_pass else parent.inner_step if parent is not None else None
+        if parent is None or parent is root_pass or _is_agent_tool(parent.light):
+            node.step = node.inner_step = parent
+        else:
+            node.step, node.inner_step = parent.step, parent.inner_step
+        above = node.step
         if node.light.role == STEP:
             node.step = node.inner_step = node
             if above is not None and _same_pass(above, node) and _directly(above, node):
@@ -247,6 +277,25 @@ def _assign_steps(nodes: list[_Node], root: _Node) -> None:
         inner = node.inner_step
         if inner is not None and node.step is not None and inner is not node.step and inner.light.agent_id:
             node.step.agents.add(inner.light.agent_id)
+    _number_retries(nodes)
+
+
+def _number_retries(nodes: list[_Node]) -> None:
+    """Steps that say which pass they are without a number (label `pass_key`): one that comes again is its next attempt."""
+    keyed = [node for node in nodes if "pass_key" in node.light.labels and node.pass_seq is None]
+    passes: dict[tuple[str, str], dict[str, list[_Node]]] = defaultdict(lambda: defaultdict(list))
+    for node in sorted(keyed, key=lambda node: node.key):
+        passes[(node.step_id, node.light.agent_id)][node.light.labels["pass_key"]].append(node)
+    for of_step in passes.values():
+        for pass_seq, attempts in enumerate(of_step.values(), 1):
+            if len(attempts) > 1:
+                for attempt, node in enumerate(attempts, 1):
+                    node.pass_seq, node.attempt = pass_seq, attempt
+
+
+def _is_agent_tool(light: Light) -> bool:
+    """A tool call that runs an agent: a call of the pass above, and itself the pass of what is below."""
+    return light.role == TOOL and light.is_agent
 
 
 def _same_pass(outer: _Node, inner: _Node) -> bool:
@@ -282,13 +331,13 @@ def _row(node: _Node, part: str, run_id: str, implicit_step: str, part_agent: st
     if step is None:
         row.step_id = light.step_id or implicit_step
         row.step_name = light.step_name
-        row.agent_id = light.agent_id or part_agent
+        row.agent_id = ("" if _is_agent_tool(light) else light.agent_id) or part_agent
         row.pass_seq, row.attempt = light.pass_seq, light.attempt
     else:
         own = step.light
         named = _named(node)
         row.step_span_id = own.span_id
-        said = light.agent_id if light.role in (TOOL, PROVIDER_CALL) else ""
+        said = light.agent_id if light.role in (TOOL, PROVIDER_CALL) and not _is_agent_tool(light) else ""
         row.agent_id = own.agent_id or named or said or step.agent_id
         row.step_id = step.step_id or light.step_id or "step_" + slug(own.agent_id or own.name)
         row.step_name = own.step_name or own.agent_id or own.name

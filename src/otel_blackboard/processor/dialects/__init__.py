@@ -6,10 +6,37 @@ may describe one span: its role comes from the first of BY_ROLE that knows one, 
 BY_FIELD that has it. `genai` is the last by role, for it also goes by the shape of a span.
 """
 
-from otel_blackboard.processor.dialects import blackboard, genai
+from otel_blackboard.processor.dialects import (
+    autogen,
+    blackboard,
+    claude_code,
+    codex,
+    gemini_cli,
+    genai,
+    google_adk,
+    temporal,
+)
 from otel_blackboard.processor.dialects.dialect import Dialect
 
-BY_ROLE: tuple[Dialect, ...] = (blackboard.DIALECT, genai.DIALECT)
-BY_FIELD: tuple[Dialect, ...] = (blackboard.DIALECT, genai.DIALECT)
+BY_ROLE: tuple[Dialect, ...] = (
+    blackboard.DIALECT,
+    claude_code.DIALECT,
+    codex.DIALECT,
+    gemini_cli.DIALECT,
+    google_adk.DIALECT,
+    autogen.DIALECT,
+    temporal.DIALECT,
+    genai.DIALECT,
+)
+BY_FIELD: tuple[Dialect, ...] = (
+    blackboard.DIALECT,
+    claude_code.DIALECT,
+    codex.DIALECT,
+    gemini_cli.DIALECT,
+    google_adk.DIALECT,
+    autogen.DIALECT,
+    temporal.DIALECT,
+    genai.DIALECT,
+)
 
 __all__ = ["BY_FIELD", "BY_ROLE", "Dialect"]
