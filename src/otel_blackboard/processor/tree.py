@@ -162,13 +162,15 @@ def _tree(nodes: list[_Node]) -> list[_Node]:
 
 
 def _name_models(order: list[_Node]) -> None:
-    """A model call that names no model has the one of the nearest span above, of its own dialect, that names one."""
+    """A model call that names no model has the one of the nearest call, or span of its own dialect, above that names one."""
     for node in order:
         light = node.light
         if light.role != PROVIDER_CALL or light.request_model or light.response_model:
             continue
         above = node.parent
-        while above is not None and not (above.light.request_model and above.light.dialect == light.dialect):
+        while above is not None and not (
+            above.light.request_model and (above.light.role == PROVIDER_CALL or above.light.dialect == light.dialect)
+        ):
             above = above.parent
         if above is not None:
             provider = light.provider or above.light.provider
@@ -389,6 +391,9 @@ def _calls(nodes: list[_Node], rows: dict[str, Resolved], hosts: Mapping[str, st
                     join(outer, node)
         elif len(below) == 1 and _same_model(outer, below[0]) and below[0].light.span_id not in restating:
             join(outer, below[0])
+        elif same := [node for node in below if _same_answer(outer.light, node.light)]:
+            for node in same:  # the others came to stand below it
+                join(outer, node)
         else:
             restating.add(span_id)  # calls of its own below: it only sums them up
     for key in ("response_id", "tool_call_id"):
@@ -414,7 +419,18 @@ def _calls(nodes: list[_Node], rows: dict[str, Resolved], hosts: Mapping[str, st
             representative = find(node.light.span_id)
             rows[node.light.span_id].call_span_id = representative
             groups[representative].append(node)
+    for representative, same_call in groups.items():
+        _fail_unanswered(rows[representative], same_call)
     return groups
+
+
+def _fail_unanswered(row: Resolved, same_call: list[_Node]) -> None:
+    """A model call that failed by one of its records, and has an answer by none: not every emitter knows a failure."""
+    if len(same_call) < 2 or row.role != PROVIDER_CALL or row.status != "succeeded":
+        return
+    failed = next((node.light for node in same_call if node.light.status == "failed"), None)
+    if failed and not any(node.light.has_output or _has_usage(node.light) for node in same_call):
+        row.status, row.error = "failed", failed.error
 
 
 SAME_MOMENT_NS = 50_000_000
@@ -463,6 +479,12 @@ def _same_model(outer: _Node, inner: _Node) -> bool:
     one = {outer.light.request_model, outer.light.response_model} - {""}
     other = {inner.light.request_model, inner.light.response_model} - {""}
     return not one or not other or bool(one & other)
+
+
+def _same_answer(one: Light, other: Light) -> bool:
+    """By response id and usage: a sum over several calls may bear the id of the last one."""
+    usage = (one.input_tokens, one.output_tokens) == (other.input_tokens, other.output_tokens)
+    return bool(one.response_id) and one.response_id == other.response_id and usage
 
 
 def _same_tool_call(one: _Node, other: _Node) -> bool:
@@ -672,7 +694,9 @@ def _summary(
     costs = [row.cost_usd for row in rows.values() if row.billed and row.cost_usd is not None]
     part.cost_usd = sum(costs, Decimal(0)) if costs else None
     for members in groups.values():
-        if members[0].light.role != PROVIDER_CALL or all(node.light.status != "succeeded" for node in members):
+        if members[0].light.role != PROVIDER_CALL or all(
+            rows[node.light.span_id].status != "succeeded" for node in members
+        ):
             continue
         billed = [rows[node.light.span_id] for node in members if rows[node.light.span_id].billed]
         part.calls_succeeded += 1

@@ -105,6 +105,11 @@ def _of_parameters(key: str) -> Source:
     return Source("tool_parameters", read)
 
 
+def _sub_agent(value: Value) -> Value:
+    """`agent:builtin:general-purpose`; `sdk`, `main` and others are no agent."""
+    return value.rpartition(":")[2] if isinstance(value, str) and value.startswith("agent:") else None
+
+
 def _said(key: str) -> Source:
     return Source(key, lambda value: None if value == _WITHHELD else value)
 
@@ -150,7 +155,12 @@ DIALECT = Dialect(
     scopes=("com.anthropic.claude_code.",),
     role=_role,
     facts={
-        "agent_id": ("subagent_type", "agent.name", _of_parameters("subagent_type")),
+        "agent_id": (
+            "subagent_type",
+            "agent.name",
+            Source("query_source", _sub_agent),
+            _of_parameters("subagent_type"),
+        ),
         "agent_instance": ("agent_id",),
         "user_id": ("user.account_uuid",),
         "request_model": ("model",),

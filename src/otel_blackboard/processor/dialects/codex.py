@@ -1,8 +1,8 @@
 """Codex (dialects.md §21; captured: 0.171).
 
 Its traces are the spans of its Rust code: 622 in 21 traces for a turn of two calls, of which a few tell of the agent. A
-turn is a run, and `turn.id` brings its traces together. The call's usage stands on the last `handle_responses` of its
-stream, its model on a span above. Content, arguments and results come in log records alone; the records of usage
+turn is a run, and `turn.id` brings its traces together. A model call is a `run_sampling_request`, which lasts until its
+tools are done; its usage stands on the last `handle_responses` of the stream below. Content, arguments and results come in log records alone; the records of usage
 (`response.completed`, which comes twice, once without counts) name no call and no turn, only the conversation: they count
 where no spans are sent. One key stands twice on a span: `thread.id`, once of the thread of the system (a number), once of
 the conversation.
@@ -45,6 +45,8 @@ def _role(span: Span) -> Role | None:
         return _ROLES.get(first_text(attributes[FROM_LOG]), NO_ROLE)
     if span.name == "session_task.turn":
         return RUN
+    if span.name == "run_sampling_request":
+        return CHAT
     if span.name == "handle_responses" and "gen_ai.usage.input_tokens" in attributes:
         return CHAT
     if "codex.tool.phase" in attributes and "call_id" in attributes:

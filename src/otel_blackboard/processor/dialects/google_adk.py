@@ -2,14 +2,17 @@
 
 1.x has names of its own (`invocation`, `agent_run [X]`, `call_llm`) and content as JSON of its Python objects; a tool call
 is a child of the model call that asked for it. 2.x speaks OpenTelemetry's conventions; its content comes in log records.
-1.x counts candidates alone as output tokens, 2.x the thoughts with them.
+1.x counts candidates alone as output tokens, 2.x the thoughts with them. Where another instrumentation opens no span for
+2.x's model calls, they are all written onto the agent's span, each over the one before (captured: 2.13 with OpenInference):
+the log record of each call still has its usage, and the event id that span and record share.
 """
 
 from __future__ import annotations
 
 from otel_blackboard.processor.dialects.dialect import AGENT, CHAT, NO_ROLE, RUN, Dialect, Role, inside
+from otel_blackboard.processor.dialects.log_spans import FROM_LOG, in_trace, span_of, text
 from otel_blackboard.processor.values import first_text, whole_number
-from otel_blackboard.records import Light, Span
+from otel_blackboard.records import Light, LogRecord, Span
 
 _REQUEST, _RESPONSE = "gcp.vertex.agent.llm_request", "gcp.vertex.agent.llm_response"
 _AGENT_RUN = "agent_run ["
@@ -18,6 +21,8 @@ _MERGED = "(merged"
 
 
 def _role(span: Span) -> Role | None:
+    if FROM_LOG in span.attributes:
+        return CHAT
     if span.name == "call_llm":
         return CHAT
     if span.name.startswith(_AGENT_RUN):
@@ -43,10 +48,28 @@ def _complete(light: Light, span: Span) -> None:
         assert _CANDIDATES.read is not None
         if whole_number(_CANDIDATES.read(span.attributes[_RESPONSE])) == light.output_tokens:
             light.output_tokens += light.reasoning_tokens
+    if light.role == CHAT.role and (event := first_text(span.attributes.get("gcp.vertex.agent.event_id"))):
+        light.response_id = light.response_id or f"event:{event}"
     if light.role == CHAT.role and not light.provider and light.request_model.startswith("gemini"):
         light.provider = "gcp.gemini"
     if light.status == "succeeded" and (code := first_text(span.attributes.get("error_code"))):
         light.status, light.error = "failed", light.error or code
+
+
+_DETAILS = "gen_ai.client.inference.operation.details"
+_CONTENT = ("gen_ai.input.messages", "gen_ai.output.messages", "gen_ai.system_instructions", "gen_ai.tool.definitions")
+
+
+def _log_spans(record: LogRecord, event_name: str) -> list[Span]:
+    if record.scope.name != "gcp.vertex.agent" or event_name != _DETAILS or not in_trace(record):
+        return []
+    event = text(record, "gcp.vertex.agent.event_id")
+    if not event or "gen_ai.usage.input_tokens" not in record.attributes:
+        return []
+    span = span_of(record, event_name, "generate_content", (DIALECT.name, record.trace_id), (event,))
+    for key in _CONTENT:  # completes the span that the record names
+        span.attributes.pop(key, None)
+    return [span]
 
 
 DIALECT = Dialect(
@@ -69,4 +92,5 @@ DIALECT = Dialect(
     },
     names=_names,
     complete=_complete,
+    log_spans=_log_spans,
 )
