@@ -182,10 +182,10 @@ def atoms(role: str, content: Any) -> list[Atom]:
         return [("call", (content["function"]["name"], loads(content["function"]["arguments"])))]
     if kind in ("tool_call", "function_call", "tool_use"):
         return [("call", (content["name"], loads(content.get("arguments", content.get("input")))))]
-    if "functionCall" in content:
-        return [("call", (content["functionCall"]["name"], content["functionCall"]["args"]))]
-    if "functionResponse" in content:
-        return [("result", content["functionResponse"]["response"])]
+    if call := content.get("functionCall", content.get("function_call")):
+        return [("call", (call["name"], call["args"]))]
+    if answer := content.get("functionResponse", content.get("function_response")):
+        return [("result", answer["response"])]
     if kind in ("tool_call_response", "function_call_output", "tool_result"):
         result = next(content[key] for key in ("response", "output", "content") if key in content)
         if isinstance(result, list):

@@ -6,6 +6,7 @@ Missing roots, parents that never come, cycles and clocks that disagree are all 
 
 from __future__ import annotations
 
+import copy
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -116,11 +117,13 @@ def _without_restated(spans: Sequence[Light]) -> Sequence[Light]:
     then the emitter sends spans, which say the same (captured: Codex, whose records of usage name no call)."""
     if not any("traced" in light.labels for light in spans):
         return spans
-    nothing = dict.fromkeys(USAGE)
-    return [
-        replace(light, role="", cost_usd=None, cost_source="", **nothing) if "from_log" in light.labels else light
-        for light in spans
-    ]
+    restated = [copy.copy(light) for light in spans]
+    for light in restated:
+        if "from_log" in light.labels:
+            light.role, light.cost_usd, light.cost_source = "", None, ""
+            for name in USAGE:
+                setattr(light, name, None)
+    return restated
 
 
 # ---------------------------------------------------------------------------------------------------------------- tree

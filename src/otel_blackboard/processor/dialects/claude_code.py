@@ -124,7 +124,8 @@ def _log_spans(record: LogRecord, event_name: str) -> list[Span]:
     run = (DIALECT.name, session, prompt)
     root = derived_id(16, *run, "interaction")
     order = text(record, "event.sequence") or str(record.time_ns)
-    kind, identity = "", (event_name, request or order)
+    kind = ""
+    identity: tuple[str, ...] = (event_name, request or order)
     if event_name == "user_prompt" and not in_trace(record):
         kind, identity = "interaction", ("interaction",)
     elif event_name == "api_request" or (event_name in _CALLS and request):

@@ -2,10 +2,10 @@
 
 Its traces are the spans of its Rust code: 622 in 21 traces for a turn of two calls, of which a few tell of the agent. A
 turn is a run, and `turn.id` brings its traces together. A model call is a `run_sampling_request`, which lasts until its
-tools are done; its usage stands on the last `handle_responses` of the stream below. Content, arguments and results come in log records alone; the records of usage
-(`response.completed`, which comes twice, once without counts) name no call and no turn, only the conversation: they count
-where no spans are sent. One key stands twice on a span: `thread.id`, once of the thread of the system (a number), once of
-the conversation.
+tools are done; its usage stands on the last `handle_responses` of the stream below. Content, arguments and results come
+in log records alone. The records of usage (`response.completed`, which comes twice, once without counts) name no call and
+no turn, only the conversation: they count where no spans are sent. One key stands twice on a span: `thread.id`, once of
+the system's thread (a number), once of the conversation.
 """
 
 from __future__ import annotations
