@@ -7,7 +7,7 @@ A flush writes its satellites and its spans before it looks for the others: of t
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from clickhouse_connect.driver.client import Client
@@ -86,5 +86,5 @@ def _rows(client: Client, sql: str, tenant: Tenant, ids: Sequence[str]) -> list[
     ]
 
 
-def _project(tenant: Tenant) -> Mapping[str, str]:
+def _project(tenant: Tenant) -> dict[str, Any]:
     return {"organization": tenant.organization_id, "project": tenant.project_id}
