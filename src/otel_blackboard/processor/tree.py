@@ -424,6 +424,10 @@ def _calls(nodes: list[_Node], rows: dict[str, Resolved], hosts: Mapping[str, st
             groups[representative].append(node)
     for representative, same_call in groups.items():
         _fail_unanswered(rows[representative], same_call)
+        for node in same_call:
+            row = rows[node.light.span_id]
+            if row.role == TOOL and row.tool_name == row.name:  # it names no tool
+                row.tool_name = rows[representative].tool_name
     return groups
 
 

@@ -55,9 +55,9 @@ def _failed(span: Span) -> bool:
 
 
 def _names(span: Span, role: Role) -> dict[str, str]:
-    if span.attributes.get("span.type") == "interaction":
+    if role is RUN:
         return {"agent_id": AGENT_NAME, "run_name": span.name}
-    return {}
+    return {"agent_id": AGENT_NAME} if role is AGENT else {}
 
 
 def _complete(light: Light, span: Span) -> None:
