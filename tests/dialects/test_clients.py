@@ -179,6 +179,27 @@ def test_what_claude_code_asks_in_a_caller_s_trace_is_a_pass_of_the_caller() -> 
 
 
 @BOTH_ORDERS
+def test_a_tool_call_that_an_instrumentation_of_the_sdk_tells_of_as_well_is_one(turn: int) -> None:
+    trace = Told(*CLAUDE)
+    agent = trace.agent("app", 0, 9, **{"gen_ai.usage.input_tokens": 240, "gen_ai.usage.output_tokens": 2})
+    interaction = trace.say("claude_code.interaction", 1, 8, agent, span__type="interaction")
+    claude_request(trace, interaction, 1, 2)
+    trace.say(
+        "claude_code.tool", 4, 5, interaction, span__type="tool", tool_name="Bash", tool_use_id="toolu_1",
+        full_command="ls",
+    )  # fmt: skip
+    trace.tool(
+        "Bash", 4.01, 4.9, agent, arguments='{"command":"ls","description":"list"}', call_id="toolu_1", result="a"
+    )
+    shown, _, boards = runs_of(trace.spans[::turn])
+    ((run, (part,)),) = shown.items()
+    assert part.counts == {"provider_call": 1, "step": 2, "tool_invocation": 1}
+    assert (part.input_tokens, part.output_tokens) == (120, 18)
+    (tool,) = listed(boards[run], "tool_result")
+    assert metadata(tool)["arguments"] == {"command": "ls", "description": "list"}
+
+
+@BOTH_ORDERS
 def test_a_sub_agent_is_the_pass_of_what_nests_under_its_tool_call(turn: int) -> None:
     trace = Told(*CLAUDE)
     top = trace.say("claude_code.interaction", 0, 9, span__type="interaction")

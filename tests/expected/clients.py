@@ -60,4 +60,18 @@ RECORDINGS = {
     "autogen-0.7-native": Expected(
         calls=whole(8, "AutoGen has no spans of model calls"), tools=[_GET_WEATHER] * 3, answer=None, runs=1
     ),
+    "google-adk-2.13-openinference": Expected(
+        tokens=dict.fromkeys((0, 1), (120, 25, _THOUGHTS)),
+        prompts=dict.fromkeys((0, 1), "both calls write onto one span: the prompt of the second is left"),
+        outputs={0: "the same", 1: "the same"},
+        tools=[
+            (
+                "get_weather",
+                {"city": "Paris"},
+                {"id": "fc-stub-1", "name": "get_weather", "response": {"city": "Paris", "temp_c": 22}},
+            )
+        ],
+        runs=1,
+    ),
+    "autogen-0.7-openinference": Expected(tools=[PARIS] * 3, runs=1),
 }

@@ -11,6 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
+from itertools import pairwise
 
 from otel_blackboard.processor.dialects.dialect import FLOW_RUN, PROVIDER_CALL, STEP, TOOL
 from otel_blackboard.processor.identity import run_of_trace, slug
@@ -414,6 +415,8 @@ def _calls(nodes: list[_Node], rows: dict[str, Resolved], hosts: Mapping[str, st
                     join(latest, node)
                 if latest is None or _end(node.light) > _end(latest.light):
                     latest = node
+    for one, other in _told_in_two_passes(node for node in calls if node.light.span_id not in restating):
+        join(one, other)
     for one, other in _twins(node for node in calls if node.light.span_id not in restating):
         join(one, other)
     groups: dict[str, list[_Node]] = defaultdict(list)
@@ -438,6 +441,31 @@ def _fail_unanswered(row: Resolved, same_call: list[_Node]) -> None:
     failed = next((node.light for node in same_call if node.light.status == "failed"), None)
     if failed and not any(node.light.has_output or _has_usage(node.light) for node in same_call):
         row.status, row.error = "failed", failed.error
+
+
+def _told_in_two_passes(calls: Iterable[_Node]) -> list[tuple[_Node, _Node]]:
+    """Records of one tool call under two spans for one pass: an instrumentation's of an agent, and the agent's own below.
+
+    Some servers count call ids anew with each answer, so id, name and time have to be the same."""
+    by_call: dict[tuple[str, str], list[_Node]] = defaultdict(list)
+    for node in calls:
+        if node.light.role == TOOL and node.light.tool_call_id:
+            by_call[(node.light.tool_call_id, node.light.tool_name)].append(node)
+    found = []
+    for same in by_call.values():
+        same.sort(key=lambda node: node.key)
+        for node, later in pairwise(same):
+            nested = _holds(node.step, later.step) or _holds(later.step, node.step)
+            if node.step is not later.step and nested and later.light.start_ns < _end(node.light):
+                found.append((node, later))
+    return found
+
+
+def _holds(outer: _Node | None, inner: _Node | None) -> bool:
+    """Whether the outer pass holds the inner one; what belongs to no pass holds all."""
+    while inner is not None and inner is not outer:
+        inner = inner.parent
+    return inner is outer
 
 
 SAME_MOMENT_NS = 50_000_000
