@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import pytest
@@ -12,6 +12,8 @@ from otel_blackboard.processor.identity import joined_run
 from otel_blackboard.processor.reading import read_span, spans_of_log
 from otel_blackboard.query.artifacts import Blackboard, blackboard, metadata
 from otel_blackboard.records import DUPLICATES, SATELLITE, Event, Light, LogRecord, Resolved, RunPart, Scope, Span
+from otel_blackboard.service import Stores
+from tests.conftest import Project, new_project
 from tests.spans import TENANT, Trace, at, derive, hex_id, listed
 
 BOTH_ORDERS = pytest.mark.parametrize("turn", [1, -1])
@@ -666,3 +668,55 @@ def test_made_spans_have_ids_of_their_own_kind() -> None:
             )
             assert spans_of_log(record) == [span]
     assert hex_id("other", 32) not in {span.trace_id for record in trace.logs for span in spans_of_log(record)}
+
+
+# ------------------------------------------------------------------------------------------------- through the service
+
+
+def usage(project: Project) -> list[tuple[int | None, int, int]]:
+    """(input tokens, model calls, tool calls) of every run that is listed."""
+    runs = project.api().json("/runs")["runs"]
+    counts = [(run["usage"]["input_tokens"], run["counts"]) for run in runs]
+    return [(tokens, each.get("provider_call", 0), each.get("tool_invocation", 0)) for tokens, each in counts]
+
+
+def claude() -> Told:
+    return claude_turn(events=True)
+
+
+def codex() -> Told:
+    trace = codex_turn()
+    codex_events(trace, next(span for span in trace.spans if span.name == "exec_command"))
+    return trace
+
+
+def gemini_session() -> Told:
+    trace = gemini(0)
+    gemini_call(trace, 0, **{"gen_ai.usage.input_tokens": 120, "gen_ai.usage.output_tokens": 18})
+    gemini_answer(trace, 1)
+    return trace
+
+
+@pytest.mark.parametrize(
+    ("made", "alone"), [(claude, (240, 2, 1)), (codex, (240, 2, 1)), (gemini_session, (120, 1, 0))]
+)
+def test_spans_and_events_in_any_order_and_events_alone(
+    embedded: Stores, made: Callable[[], Told], alone: tuple[int, int, int]
+) -> None:
+    trace = made()
+    for flushes in (
+        [(trace.spans, []), ([], trace.logs)],
+        [([], trace.logs), (trace.spans, [])],
+        [(trace.spans[::-1], []), ([], trace.logs[::-1]), (trace.spans, trace.logs)],
+        *[[([], [record]) for record in (*trace.logs, *trace.logs)] + [([span], []) for span in trace.spans]],
+    ):
+        project = new_project(embedded)
+        for spans, logs in flushes:
+            project.store(spans, logs)
+        assert usage(project) == [alone]
+    for record in trace.logs:
+        record.trace_id = record.span_id = ""
+    project = new_project(embedded)
+    for record in trace.logs:
+        project.store([], [record])
+    assert usage(project) == [alone]
