@@ -200,10 +200,10 @@ def atoms(role: str, content: Any) -> list[Atom]:
         return [("call", (content["function"]["name"], loads(content["function"]["arguments"])))]
     if kind in ("tool_call", "function_call", "tool_use"):
         return [("call", (content["name"], loads(content.get("arguments", content.get("input")))))]
-    if "functionCall" in content:
-        return [("call", (content["functionCall"]["name"], content["functionCall"]["args"]))]
-    if "functionResponse" in content:
-        return [("result", content["functionResponse"]["response"])]
+    if call := content.get("functionCall", content.get("function_call")):
+        return [("call", (call["name"], call["args"]))]
+    if answer := content.get("functionResponse", content.get("function_response")):
+        return [("result", answer["response"])]
     if "toolUse" in content:
         return [("call", (content["toolUse"]["name"], content["toolUse"]["input"]))]
     if kind is None and {"name", "arguments"} <= content.keys():  # flattened: nothing says that it is a function

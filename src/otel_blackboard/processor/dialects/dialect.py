@@ -18,6 +18,7 @@ class Role(NamedTuple):
     """One of ROLES; '' = known to have none (a loop iteration, a configuration event)."""
     operation: str = ""
     is_agent: bool = False
+    """An agent's pass; of a tool: that the call runs an agent, whose pass is all that nests under it."""
     is_node: bool = False
 
 
@@ -31,6 +32,7 @@ EXECUTE_TOOL = Role(TOOL, "execute_tool")
 RETRIEVAL = Role(TOOL, "retrieval")
 GUARDRAIL = Role(GUARD, "apply_guardrail")
 VERIFIER = Role("verifier", "evaluate")
+SKILL = Role("skill", "invoke_skill")
 NO_ROLE = Role("")
 
 
