@@ -143,6 +143,13 @@ def test_the_attributes_table_is_what_the_dialect_reads() -> None:
     assert {word for word in quoted(section) if re.fullmatch(r"blackboard\.[a-z_.]+[a-z]", word)} == read
 
 
+def test_the_page_of_dialects_is_what_the_dialects_say() -> None:
+    """Made anew by `python -m tests.dialect_table > docs/dialects.md`."""
+    from tests.dialect_table import document
+
+    assert (ROOT / "docs" / "dialects.md").read_text() == document()
+
+
 def test_the_refusals_table_is_the_contract_of_the_doors() -> None:
     from google.rpc import code_pb2
 

@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 
 from otel_blackboard.processor.dialects.dialect import STEP, Part
-from otel_blackboard.processor.flattened import unflatten
+from otel_blackboard.processor.flattened import lost, unflatten
 from otel_blackboard.processor.identity import artifact_id
 from otel_blackboard.processor.messages import Message, ToolCall, read_messages
 from otel_blackboard.processor.row_text import Contents
@@ -74,6 +74,8 @@ def model_call_drafts(
     light.has_input = bool(indexes)
     _describe_prompt(prompt, light, [contents.items[index] for index in indexes], parts)
     drafts = [Draft(prompt, indexes)] if indexes or light.operation == "chat" else []
+    if light.operation == "embeddings":  # vectors are no artifact
+        return drafts
     return drafts + output_drafts(tenant, light, parts, events, contents, exact_response=True)
 
 
@@ -95,10 +97,16 @@ def _describe_prompt(row: ArtifactRow, light: Light, contents: list[Content], pa
     row.characters = _characters(contents)
     marks = (_cut(content.data, True, _is_json(content.data)) for content in contents)
     row.truncated = next((mark for mark in marks if mark), "")
+    if "input" in parts and _is_family(parts["input"]) and lost(parts["input"].value):
+        row.truncated = "sender"
     if "input_ref" in parts and not contents:
         row.origin = "pointer"
     model = light.request_model or light.response_model
     row.summary = _one_line(light.error if light.status == "failed" else model, SUMMARY)
+
+
+_ANSWER = ("reasoning", "output", "calls")
+"""Pieces of an answer that some emitters keep apart; of a pass only `output` is its result."""
 
 
 def output_drafts(
@@ -109,10 +117,15 @@ def output_drafts(
     indexes: list[int] = []
     messages: list[Message] = []
     answers = [part for part in events if part.meaning == "output"]
-    if "output" in parts:
+    said = [parts[meaning] for meaning in _ANSWER if meaning in parts and (exact_response or meaning == "output")]
+    if said:
         row.origin = "attribute"
-        indexes.append(_content(contents, parts["output"], "agent_output"))
-        messages = _messages_of(parts["output"])
+        for part in said:
+            more = _messages_of(part)
+            if part.meaning == "calls" and any(message.tool_calls for message in messages):
+                continue  # listed by the output itself
+            indexes.append(_content(contents, part, "agent_output"))
+            messages += more
     elif answers:
         row.origin = "event"
         indexes += [_content(contents, part, "agent_output") for part in answers]
@@ -162,11 +175,13 @@ def tool_call_draft(
     row.status = "failed" if failed else "ok"
     by_event = {part.meaning: part for part in events}
     by_meaning = by_event | parts
-    _arguments(row, by_meaning, unwrap)
+    _arguments(row, by_meaning, unwrap, light.operation)
     light.arguments_sha256, light.has_input = row.arguments_sha256, row.arguments_sha256 != ""
     if "SKILL.md" in row.arguments and "skill_name" not in light.labels and (skill := _SKILL.search(row.arguments)):
         light.labels |= {"skill_name": skill[1], "skill_inferred_from": "arguments"}
     sent = [by_meaning.get("result"), by_event.get("result"), by_meaning.get("documents")]
+    if light.operation == "retrieval":  # the documents before a text that the emitter made of them
+        sent.reverse()
     found = [part for part in sent if part is not None and (part.value != "" or not (failed and error))]
     result = next((part for part in found if part.value != ""), found[0] if found else None)
     if result is not None:
@@ -181,7 +196,9 @@ def tool_call_draft(
         return Draft(row, [])
     light.has_output = True
     content = contents.items[index]
-    shown = _unwrapped("result", result.value, unwrap) if result is not None else error
+    shown: Value = error
+    if result is not None:
+        shown = _unwrapped("result", unflatten(result.value) if _is_family(result) else result.value, unwrap)
     value = parsed(shown)
     if isinstance(value, str):
         text = value
@@ -203,9 +220,9 @@ def _unwrapped(meaning: str, value: Value, unwrap: Unwrap) -> Value:
     return value
 
 
-def _arguments(row: ArtifactRow, parts: dict[str, Part], unwrap: Unwrap) -> None:
+def _arguments(row: ArtifactRow, parts: dict[str, Part], unwrap: Unwrap, operation: str = "") -> None:
     part = parts.get("arguments")
-    if part is not None:
+    if part is not None and not (operation == "retrieval" and "query" in parts):
         text = arguments_text(_unwrapped("arguments", part.value, unwrap))
     elif "query" in parts:
         text = to_json({"query": parts["query"].value})
@@ -249,7 +266,7 @@ def _is_family(part: Part) -> bool:
 
 def _messages_of(part: Part) -> list[Message]:
     value = unflatten(part.value) if _is_family(part) else part.value
-    return read_messages(value, "assistant" if part.meaning == "output" else "user")
+    return read_messages(value, "assistant" if part.meaning in _ANSWER else "user")
 
 
 def _describe(row: ArtifactRow, contents: list[Content], text: str, summary: str, structured: bool) -> None:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from otel_blackboard.processor import content as content_rules
 from otel_blackboard.processor.dialects import BY_FIELD, BY_ROLE, Dialect
-from otel_blackboard.processor.dialects.dialect import Keys, Role, Source
+from otel_blackboard.processor.dialects.dialect import Keys, Part, Role, Source
 from otel_blackboard.processor.values import first_text, whole_number
 from otel_blackboard.records import Attributes, Light, LogLight, Span, Value
 
@@ -67,6 +67,7 @@ class Shape(NamedTuple):
     ignore: Mapping[str, tuple[Callable[[Span, Value], bool], ...]]
     unwrap: Mapping[str, tuple[Callable[[Value], Value], ...]]
     complete: tuple[Callable[[Light, Span], None], ...]
+    pieces: tuple[Callable[[Span, Role], list[Part]], ...]
     facts: Table
     log_facts: Table
     labels: Table
@@ -106,6 +107,7 @@ def _make_shape(keys: tuple[str, ...], resource_keys: tuple[str, ...], scope: st
         ignore={fact: tuple(checks) for fact, checks in ignore.items()},
         unwrap={meaning: tuple(taken) for meaning, taken in unwrap.items()},
         complete=tuple(dialect.complete for dialect in by_field if dialect.complete),
+        pieces=tuple(dialect.pieces for dialect in by_field if dialect.pieces),
         facts=facts,
         log_facts=[row for row in facts if row[0] in _OF_LOGS],
         labels=rows(_merged(dialect.labels for dialect in by_field)),

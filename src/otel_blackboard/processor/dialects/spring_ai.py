@@ -38,6 +38,8 @@ DIALECT = Dialect(
     name="spring_ai",
     keys=("spring.ai.",),
     scopes=("org.springframework.boot",),
+    lacks="Prompts and answers, which Spring AI 1.0 and later writes to the application's log alone. Names of agents. "
+    "Arguments and results of tools, unless `spring.ai.tools.observations.include-content` is set.",
     role=_role,
     facts={
         "tool_name": ("spring.ai.tool.definition.name",),
