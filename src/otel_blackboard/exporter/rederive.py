@@ -153,13 +153,12 @@ class _Rederivation:
     # ------------------------------------------------------------------------------------------------------- one batch
 
     def _read_anew(self, batch: _Batch) -> None:
-        touched = {trace_id for trace_id in batch.traces if trace_id}
         for rows in self._pages("logs", _LOG_COLUMNS, batch):
-            touched |= self._logs(batch.tenant, rows)
+            self._logs(batch, rows)
         for rows in self._pages("spans", _SPAN_COLUMNS, batch):
             self._spans(batch.tenant, rows)
-        if touched:
-            self._exporter.derive_anew({batch.tenant: sorted(touched)}, batch.day)
+        if traces := [trace_id for trace_id in batch.traces if trace_id]:
+            self._exporter.derive_anew({batch.tenant: traces}, batch.day)
 
     def _pages(self, table: str, columns: Sequence[str], batch: _Batch) -> Iterator[list[dict[str, Any]]]:
         """Rows of one day of receipt each, with as much content as may be held at once."""
@@ -199,7 +198,7 @@ class _Rederivation:
 
     def _spans(self, tenant: Tenant, rows: list[dict[str, Any]]) -> None:
         owners = Owners()
-        made = self._made_of_logs(tenant, rows)
+        made = self._made_of_logs(tenant, sorted({name for row in rows if (name := _log_of(row))}))
         readings: list[tuple[Row, SpanReading]] = []
         gone: list[Row] = []
         for row, data in zip(rows, self._data(rows), strict=True):
@@ -225,11 +224,10 @@ class _Rederivation:
         self._rewrite(tenant, readings, [])
         self._drop(tenant, gone)
 
-    def _logs(self, tenant: Tenant, rows: list[dict[str, Any]]) -> set[str]:
-        """Trace ids of the spans that these log records stand for and that no row has yet."""
-        owners = Owners()
+    def _logs(self, batch: _Batch, rows: list[dict[str, Any]]) -> None:
+        tenant, owners = batch.tenant, Owners()
         readings: list[tuple[Row, LogReading]] = []
-        made: dict[tuple[str, str], tuple[Row, Span]] = {}
+        made: _Made = {}
         for row, data in zip(rows, self._data(rows), strict=True):
             self.progress.records += 1
             if data is None:
@@ -249,18 +247,49 @@ class _Rederivation:
             for draft in reading.drafts:
                 draft.row.source, draft.row.version = light.record_sha256, light.version
             readings.append((row, reading))
-            made |= {(span.trace_id, span.span_id): (row, span) for span in spans}
-        known = self._known_spans(tenant, list(made))
-        new: list[tuple[Row, SpanReading]] = []
-        for key, (of, span) in made.items():
-            if key not in known:
-                try:
-                    new.append((of, self._read_span(tenant, span, None, of["stored_at_ns"], _name_of_log(of))))
-                except Exception as error:
-                    self._leave(error)
-        self._rewrite(tenant, new, [])
+            for span in spans:
+                self._consider(tenant, span, row, made)
+        if new := self._not_held(tenant, made):  # in whatever trace they are
+            self._rewrite(tenant, new, [])
+            self._exporter.derive_anew({tenant: sorted({reading.light.trace_id for _, reading in new})}, batch.day)
         self._rewrite(tenant, [], readings)
-        return {reading.light.trace_id for _, reading in new}
+
+    def _consider(self, tenant: Tenant, span: Span, row: Row, made: _Made) -> None:
+        """Several log records may stand for one call: the span that wins is the one that would, had all come now."""
+        try:
+            reading = self._read_span(tenant, span, None, row["stored_at_ns"], _name_of_log(row))
+        except Exception as error:
+            self._leave(error)
+            return
+        key = (span.trace_id, span.span_id)
+        if key not in made or made[key][1].light.version < reading.light.version:
+            made[key] = row, reading
+
+    def _not_held(self, tenant: Tenant, made: _Made) -> list[tuple[Row, SpanReading]]:
+        """Those of these spans whose row is not there, or was made of a log record that now has less to say of it."""
+        if not made:
+            return []
+        sql = f"SELECT trace_id, span_id, labels, version FROM spans FINAL WHERE {_OF_SPANS}"
+        rows = self._client.query(sql, parameters=_spans(tenant, list(made))).result_rows
+        held = {(row[0], row[1]): (_log_of({"labels": row[2]}), int(row[3])) for row in rows}
+        others = {
+            holder
+            for key, (holder, _) in held.items()
+            if key in made and holder not in ("", _name_of_log(made[key][0]))
+        }
+        holders = self._made_of_logs(tenant, sorted(others))
+        new: list[tuple[Row, SpanReading]] = []
+        for key, (row, reading) in made.items():
+            if key in held:
+                holder, version = held[key]
+                span = holders.get(holder, {}).get(key)
+                if holder not in others or (span and read_span(tenant, span).light.version >= reading.light.version):
+                    continue  # where the holder is this very record, its row is read anew like any other
+                reading.light.version = max(version, reading.light.version)
+                for draft in reading.drafts:
+                    draft.row.version = reading.light.version
+            new.append((row, reading))
+        return new
 
     def _leave(self, error: Exception) -> None:
         self.progress.left += 1
@@ -281,9 +310,8 @@ class _Rederivation:
             light.labels[MADE_OF_LOG] = made_of
         return reading
 
-    def _made_of_logs(self, tenant: Tenant, rows: Sequence[Row]) -> dict[str, dict[tuple[str, str], Span]]:
-        """Of the log records of which some of these rows were made: the spans that they stand for now."""
-        logs = sorted({name for row in rows if (name := _log_of(row))})
+    def _made_of_logs(self, tenant: Tenant, logs: Sequence[str]) -> dict[str, dict[tuple[str, str], Span]]:
+        """The spans that these log records stand for now."""
         if not logs:
             return {}
         sql = (
@@ -306,12 +334,6 @@ class _Rederivation:
                     spans = spans_of_log(restored_log(record, data, owners))
                     made[_name_of_log(record)] = {(span.trace_id, span.span_id): span for span in spans}
         return made
-
-    def _known_spans(self, tenant: Tenant, keys: Sequence[tuple[str, str]]) -> set[tuple[str, str]]:
-        if not keys:
-            return set()
-        sql = f"SELECT DISTINCT trace_id, span_id FROM spans WHERE {_OF_SPANS}"
-        return {(row[0], row[1]) for row in self._client.query(sql, parameters=_spans(tenant, keys)).result_rows}
 
     # --------------------------------------------------------------------------------------------------------- writing
 
@@ -361,6 +383,10 @@ class _Rederivation:
             for table in ("artifacts", "resolved", "spans"):
                 self._client.command(f"DELETE FROM {table} WHERE {_OF_SPANS}", parameters=parameters)
             self.progress.gone += len(rows)
+
+
+_Made = dict[tuple[str, str], tuple[Row, SpanReading]]
+"""(trace id, span id) of a span that a log record stands for → the record's row, and the span read."""
 
 
 def _small(rows: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:

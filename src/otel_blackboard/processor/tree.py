@@ -103,12 +103,11 @@ def complete_from_logs(spans: Sequence[Light], logs: Iterable[LogLight]) -> None
         if light is None:
             continue
         for name in _FROM_LOGS:
+            said = getattr(log, name)
+            if said in (None, "", ()):
+                continue
             inferred = name == "provider" and INFERRED in light.labels
-            if (inferred or getattr(light, name) in (None, "", ())) and (said := getattr(log, name)) not in (
-                None,
-                "",
-                (),
-            ):
+            if inferred or getattr(light, name) in (None, "", ()):
                 setattr(light, name, said)
                 if inferred:
                     light.labels = {label: value for label, value in light.labels.items() if label != INFERRED}

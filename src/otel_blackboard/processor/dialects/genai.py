@@ -41,7 +41,7 @@ _OPERATIONS: dict[str, Role] = {
 for _values, _meant in (
     ("chat generate_content text_completion fetch_response llm_call", CHAT),
     ("retrieval vector_db_retrieve", RETRIEVAL),
-    ("execute_tool tool_call load_skill", EXECUTE_TOOL),
+    ("execute_tool tool_call", EXECUTE_TOOL),
     ("search_memory create_memory update_memory upsert_memory delete_memory", Role(TOOL, "memory")),
     ("create_memory_store delete_memory_store", Role(TOOL, "memory")),
     ("invoke_workflow handle_conversation_turn", RUN),
