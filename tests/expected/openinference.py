@@ -23,7 +23,7 @@ _TOOL_MESSAGE = {
 
 RECORDINGS = {
     "openinference-openai": Expected(runs=7),
-    "openinference-anthropic": Expected(),
+    "openinference-anthropic": Expected(runs=5),
     "limits-128-attributes-openinference": Expected(
         prompts={0: "the SDK keeps the last 128 attributes: the first 104 messages are gone"}
     ),
