@@ -20,7 +20,8 @@ def test_the_toolkits_provider_is_its_framework() -> None:
 
 def test_the_relays_openinference_has_the_arguments_as_parameters() -> None:
     span = Trace().span(
-        "look", 0, 1, ABOVE, nemo_relay__scope_type="tool", openinference__span__kind="TOOL", tool__name="look", tool__parameters='{"city": "Paris"}',
+        "look", 0, 1, ABOVE, nemo_relay__scope_type="tool", openinference__span__kind="TOOL", tool__name="look",
+        tool__parameters='{"city": "Paris"}',
         tool_call__id="c1", output__value="sunny",
     )  # fmt: skip
     span.attributes["$duplicates"] = [["metadata", "{}"]]
