@@ -24,6 +24,7 @@ from starlette.testclient import TestClient
 from otel_blackboard.collector.group_commit import GroupCommit
 from otel_blackboard.collector.http import make_http_door
 from otel_blackboard.config import Settings
+from otel_blackboard.processor.messages import read_messages, shown
 from otel_blackboard.query.api import make_api
 from otel_blackboard.service import Stores, open_stores
 
@@ -49,6 +50,8 @@ class Expected:
     """Answers that are not by the stub's rule: the last atom of each."""
     tokens: dict[int, tuple[int | None, int | None, str]] = field(default_factory=dict)
     """Calls that report other figures: (input, output, why)."""
+    beside: dict[str, tuple[int, int, str]] = field(default_factory=dict)
+    """Models whose calls the wire tells of though the stub never got them: (input, output in all, why)."""
     aggregate: tuple[int, int, str] | None = None
     """Usage that only a container reports: (input, output, why)."""
     tools: list[tuple[str, Any, Any]] = field(default_factory=list)
@@ -63,6 +66,15 @@ class Expected:
 
 class Failed(str):
     """The result of a tool invocation that failed: a text that its error contains."""
+
+
+class Contains(str):
+    """Equal to any value that has this somewhere in its JSON text: for results that are long or have ids of their own."""
+
+    def __eq__(self, other: object) -> bool:
+        return str(self) in json.dumps(other, ensure_ascii=False)
+
+    __hash__ = str.__hash__
 
 
 PARIS = ("get_weather", {"city": "Paris"}, {"city": "Paris", "temp_c": 22})
@@ -177,8 +189,10 @@ def atoms(role: str, content: Any) -> list[Atom]:
         return []
     if "role" in content and kind in (None, "message"):
         said = {"model": "assistant", "developer": "system"}.get(content["role"], content["role"])
+        if said == "thinking":
+            return []
         if said == "tool" and ("tool_call_id" in content or "id" in content):
-            return [("result", loads(content.get("content")))]
+            return [("result", _result(content.get("content")))]
         inner = content.get("parts", content.get("content"))
         calls = [atom for call in content.get("tool_calls") or [] for atom in atoms("assistant", call)]
         return atoms(said, inner) + calls
@@ -186,20 +200,31 @@ def atoms(role: str, content: Any) -> list[Atom]:
         return [("call", (content["function"]["name"], loads(content["function"]["arguments"])))]
     if kind in ("tool_call", "function_call", "tool_use"):
         return [("call", (content["name"], loads(content.get("arguments", content.get("input")))))]
-    if "functionCall" in content:
-        return [("call", (content["functionCall"]["name"], content["functionCall"]["args"]))]
-    if "functionResponse" in content:
-        return [("result", content["functionResponse"]["response"])]
+    if call := content.get("functionCall", content.get("function_call")):
+        return [("call", (call["name"], call["args"]))]
+    if answer := content.get("functionResponse", content.get("function_response")):
+        return [("result", answer["response"])]
+    if "toolUse" in content:
+        return [("call", (content["toolUse"]["name"], content["toolUse"]["input"]))]
+    if kind is None and {"name", "arguments"} <= content.keys():  # flattened: nothing says that it is a function
+        return [("call", (content["name"], loads(content["arguments"])))]
     if kind in ("tool_call_response", "function_call_output", "tool_result"):
-        result = next(content[key] for key in ("response", "output", "content") if key in content)
-        if isinstance(result, list):
-            result = "".join(part["text"] for part in result)
-        return [("result", loads(result))]
+        return [("result", _result(next(content[key] for key in ("response", "output", "content") if key in content)))]
     if kind == "blob":
         return [("media", content["content"])]
+    if kind == "uri":
+        return [("media", re.sub("^data:[^,]*,", "", content["uri"]))]
     if kind == "input_image":
         return [("media", re.sub("^data:[^,]*,", "", content["image_url"]))]
     return atoms(role, content.get("text", content.get("content")))
+
+
+def _result(value: Any) -> Any:
+    """What a tool returned: as it is, as JSON text, or as text parts."""
+    value = loads(value)
+    if isinstance(value, list) and value and all(isinstance(part, dict) and "text" in part for part in value):
+        return loads("".join(part["text"] for part in value))
+    return value
 
 
 def said_in_request(request: Any) -> list[Atom]:
@@ -210,20 +235,35 @@ def said_in_request(request: Any) -> list[Atom]:
     messages = data.get("messages") or data.get("contents") or data.get("input") or []
     if isinstance(messages, str):
         messages = [{"role": "user", "content": messages}]
-    return atoms("system", system) + atoms("user", messages)
+    return _settled(atoms("system", system) + atoms("user", messages))
+
+
+def said_in_answer(answer: str) -> list[Atom]:
+    """An answer stands as it was sent, in the shape of its dialect (tests/dialects/test_messages.py)."""
+    return atoms("assistant", [shown(message) for message in read_messages(answer, "assistant")])
 
 
 def said_in_prompt(prompt: Any) -> list[Atom]:
-    return atoms("system", prompt.get("system")) + atoms("user", prompt["messages"])
+    return _settled(atoms("system", prompt.get("system")) + atoms("user", prompt["messages"]))
+
+
+def _settled(said: list[Atom]) -> list[Atom]:
+    """Who tells instructions beside the messages does not say before or after which system messages they were sent."""
+    first = next((n for n, (role, _) in enumerate(said) if role != "system"), len(said))
+    return sorted(said[:first]) + said[first:]
 
 
 def expected_answer(request: Any) -> Atom:
-    """The stub's rule: with tools offered and no result yet, it asks for get_weather, else it answers."""
+    """The stub's rule: with tools offered and no result yet, it asks for the first of them, else it answers."""
     data = request["body"]
     heard = said_in_request(request)
     since = max((n for n, atom in enumerate(heard) if atom[0] == "user"), default=-1)
     seen = any(kind == "result" for kind, _ in heard[since + 1 :])
-    return ("assistant", FINAL) if seen or not data.get("tools") else ("call", ("get_weather", {"city": "Paris"}))
+    if seen or not data.get("tools"):
+        return ("assistant", FINAL)
+    tool = data["tools"][0]
+    tool = tool.get("function", tool.get("functionDeclarations", [tool]))
+    return ("call", ((tool[0] if isinstance(tool, list) else tool)["name"], {"city": "Paris"}))
 
 
 # -------------------------------------------------------------------------------------------------------------- reading

@@ -222,7 +222,7 @@ class Light:
     response_model: str = ""
     response_id: str = ""
     join_key: str = ""
-    """The run that this span's trace shares with other traces, or SATELLITE + a response id; '' = neither."""
+    """The run that this span's trace shares with other traces ('' = none), after SATELLITE where it may be one."""
     linked_traces: tuple[str, ...] = ()
     tool_name: str = ""
     tool_call_id: str = ""

@@ -24,7 +24,6 @@ KEYS = frozenset(key for key in _OF_DIALECTS if not key.endswith(".*")) | frozen
     gen_ai.content gen_ai.event.content
     input.value output.value llm.prompts llm.prompt_template.template llm.prompt_template.variables
     tool.parameters tool_arguments tool_response
-    traceloop.entity.input traceloop.entity.output
     ai.prompt ai.prompt.messages ai.prompt.tools ai.prompt.system ai.response.text ai.response.toolCalls
     ai.response.object ai.response.reasoning ai.toolCall.args ai.toolCall.result ai.value ai.values ai.schema
     all_messages_events pydantic_ai.all_messages final_result raw_input request_data response response_data
@@ -32,16 +31,14 @@ KEYS = frozenset(key for key in _OF_DIALECTS if not key.endswith(".*")) | frozen
     gcp.vertex.agent.llm_request gcp.vertex.agent.llm_response gcp.vertex.agent.tool_call_args
     gcp.vertex.agent.tool_response gcp.vertex.agent.data
     langfuse.observation.input langfuse.observation.output langfuse.trace.input langfuse.trace.output
-    lmnr.span.input lmnr.span.output
     spring.ai.tool.call.arguments spring.ai.tool.call.result
     db.vector.query.content db.vector.query.response.documents
-    anthropic.tool_result.content
     """.split()
 )
 
 _FAMILIES = {key[:-2] for key in _OF_DIALECTS if key.endswith(".*")} | set(
     """
-    llm.input_messages llm.output_messages llm.prompts llm.choices llm.tools llm.request.functions
+    llm.input_messages llm.output_messages llm.prompts llm.choices llm.tools
     retrieval.documents reranker.input_documents reranker.output_documents embedding.embeddings
     """.split()
 )

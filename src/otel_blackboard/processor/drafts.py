@@ -101,6 +101,10 @@ def _describe_prompt(row: ArtifactRow, light: Light, contents: list[Content], pa
     row.summary = _one_line(light.error if light.status == "failed" else model, SUMMARY)
 
 
+_ANSWER = ("reasoning", "output", "calls")
+"""Pieces of an answer that some emitters keep apart; of a pass only `output` is its result."""
+
+
 def output_drafts(
     tenant: Tenant, light: Light, parts: dict[str, Part], events: list[Part], contents: Contents, exact_response: bool
 ) -> list[Draft]:
@@ -109,10 +113,15 @@ def output_drafts(
     indexes: list[int] = []
     messages: list[Message] = []
     answers = [part for part in events if part.meaning == "output"]
-    if "output" in parts:
+    said = [parts[meaning] for meaning in _ANSWER if meaning in parts and (exact_response or meaning == "output")]
+    if said:
         row.origin = "attribute"
-        indexes.append(_content(contents, parts["output"], "agent_output"))
-        messages = _messages_of(parts["output"])
+        for part in said:
+            more = _messages_of(part)
+            if part.meaning == "calls" and any(message.tool_calls for message in messages):
+                continue  # listed by the output itself
+            indexes.append(_content(contents, part, "agent_output"))
+            messages += more
     elif answers:
         row.origin = "event"
         indexes += [_content(contents, part, "agent_output") for part in answers]
@@ -251,7 +260,7 @@ def _is_family(part: Part) -> bool:
 
 def _messages_of(part: Part) -> list[Message]:
     value = unflatten(part.value) if _is_family(part) else part.value
-    return read_messages(value, "assistant" if part.meaning == "output" else "user")
+    return read_messages(value, "assistant" if part.meaning in _ANSWER else "user")
 
 
 def _describe(row: ArtifactRow, contents: list[Content], text: str, summary: str, structured: bool) -> None:

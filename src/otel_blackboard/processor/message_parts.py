@@ -11,8 +11,6 @@ from typing import Any
 
 import orjson
 
-from otel_blackboard.processor.values import parsed
-
 Part = dict[str, Any]
 Read = Callable[[Part], list[Part] | None]
 """None = not the shape that it seemed to be."""
@@ -198,7 +196,9 @@ def _haystack_result(part: Part) -> list[Part] | None:
     result = part["tool_call_result"]
     if not isinstance(result, dict):
         return None
-    origin = result.get("origin") if isinstance(result.get("origin"), dict) else {}
+    origin = result.get("origin")
+    if not isinstance(origin, dict):
+        origin = {}
     return [response_part(origin.get("id"), result.get("result"), origin.get("tool_name"))]
 
 
@@ -207,7 +207,12 @@ def _bedrock_result(part: Part) -> list[Part] | None:
     if not isinstance(result, dict):
         return None
     content = result.get("content")
-    if isinstance(content, list) and len(content) == 1 and isinstance(content[0], dict) and content[0].keys() == {"json"}:
+    if (
+        isinstance(content, list)
+        and len(content) == 1
+        and isinstance(content[0], dict)
+        and content[0].keys() == {"json"}
+    ):
         content = content[0]["json"]
     return [response_part(result.get("toolUseId"), _plain_result(content, ""), result.get("name"))]
 
@@ -266,6 +271,13 @@ def _file(identity: Any, modality: str) -> list[Part] | None:
     return [{"type": "file", "modality": modality, "file_id": identity}] if isinstance(identity, str) else None
 
 
+def _uri(part: Part) -> list[Part] | None:
+    address = part.get("uri")
+    if isinstance(address, str) and address.startswith("data:"):
+        return _link(address, part["modality"] if isinstance(part.get("modality"), str) else "", part.get("mime_type"))
+    return [part]
+
+
 def _as_it_is(part: Part) -> list[Part] | None:
     return [part]
 
@@ -295,7 +307,7 @@ _MEDIA_KEYS = ("source", "image_url", "image", "input_audio", "file", "document"
 def _media_of(part: Part, modality: str, depth: int = 0) -> list[Part] | None:
     mime = next((part[key] for key in _MIMES if isinstance(part.get(key), str)), None)
     if mime is None and isinstance(part.get("format"), str):  # OpenAI's audio, Bedrock's pictures: png, wav
-        mime = f"{modality or 'application'}/{part['format']}"
+        mime = f"{modality if modality in ('image', 'audio', 'video') else 'application'}/{part['format']}"
     for key in ("file_id", "fileId"):
         if part.get(key):
             return _file(part[key], modality)
@@ -327,7 +339,7 @@ _BY_TYPE: dict[str, Read] = (
     | dict.fromkeys(
         ("tool_call_response", "tool_result", "tool-result", "function_call_output", "custom_tool_call_output"), _result
     )
-    | dict.fromkeys(("blob", "uri"), _as_it_is)
+    | {"blob": _as_it_is, "uri": _uri}
     | dict.fromkeys(("image_url", "input_image", "image", "image-url"), _media("image"))
     | dict.fromkeys(("input_audio", "audio", "audio-url"), _media("audio"))
     | dict.fromkeys(("video", "video-url"), _media("video"))

@@ -74,7 +74,7 @@ def read_request(value: Value, role: str = "user") -> Request:
     request = Request([], [], [])
     data = _structured(value)
     if isinstance(value, str) and not isinstance(data, str) and not _is_understood(data):
-        request.messages.append(Message(role, read_part(value)))  # somebody said JSON
+        request.messages.append(_plain(role, read_part(value)))  # somebody said JSON
     else:
         _collect(request, data, role, 0)
     return request
@@ -84,7 +84,9 @@ def _is_understood(data: Any) -> bool:
     if isinstance(data, dict):
         return _is_message(data) or _held(data) is not None or is_part(data) or read_part(data) != [data]
     if isinstance(data, list):
-        return any(isinstance(item, str | list) or (isinstance(item, dict) and _is_understood(item)) for item in data)
+        return not data or any(
+            isinstance(item, str | list) or (isinstance(item, dict) and _is_understood(item)) for item in data
+        )
     return data is None
 
 
@@ -95,7 +97,8 @@ def read_system(value: Value) -> list[Part]:
         data = value
     parts: list[Part] = []
     for item in data if isinstance(data, list) else [data]:
-        parts += _message(item, "system").parts if _is_message(item) else read_part(item)
+        whole = _is_message(item) and ("role" in item or "parts" in item)
+        parts += _message(item, "system").parts if whole else read_part(item)
     return parts
 
 
@@ -184,7 +187,7 @@ def _collect(request: Request, data: Any, role: str, depth: int) -> None:
     elif _is_message(data):
         request.messages.append(_message(data, role))
     elif depth == _DEEPEST or (key := _held(data)) is None:
-        request.messages.append(Message(role, read_part(data)))
+        request.messages.append(_plain(role, read_part(data)))
     else:
         config = data.get("config", data.get("toolConfig"))  # Gemini, Bedrock
         for around in (data, config if isinstance(config, dict) else {}):
@@ -202,7 +205,18 @@ _SYSTEM = ("system", "instructions", "system_instruction", "systemInstruction", 
 _HELD = ("messages", "choices", "generations", "candidates", "replies", "contents", "chat_messages")
 """Keys under which messages are, whatever stands beside them."""
 
-_MAYBE_HELD = ("input", "output", "prompt", "prompts", "inputs", "outputs", "response", "update", "new_message", "kwargs")
+_MAYBE_HELD = (
+    "input",
+    "output",
+    "prompt",
+    "prompts",
+    "inputs",
+    "outputs",
+    "response",
+    "update",
+    "new_message",
+    "kwargs",
+)
 """The same, but any map may have such a key."""
 
 _PLAIN_TEXT = ("prompt", "input", "output")
@@ -227,7 +241,11 @@ def _held(data: dict[str, Any]) -> str | None:
             continue
         if isinstance(held, list | dict) and (_has_messages(held) or len(data) == 1):
             return key
-        if key in _PLAIN_TEXT and (len(data) == 1 or not _OF_REQUESTS.isdisjoint(data)) and isinstance(held, str | list):
+        if (
+            key in _PLAIN_TEXT
+            and (len(data) == 1 or not _OF_REQUESTS.isdisjoint(data))
+            and isinstance(held, str | list)
+        ):
             return key
         if key == "prompts" and isinstance(held, list):
             return key
@@ -263,9 +281,9 @@ def _collect_list(request: Request, data: list[Any], role: str, depth: int) -> N
         for item in items:
             _collect(request, item, role, depth + 1)
     elif role != "assistant" and items and all(isinstance(item, str) for item in items):  # several prompts
-        request.messages.extend(Message(role, read_part(item)) for item in items)
+        request.messages.extend(_plain(role, read_part(item)) for item in items)
     else:
-        request.messages.append(Message(role, [part for item in items for part in read_part(item)]))
+        request.messages.append(_plain(role, [part for item in items for part in read_part(item)]))
 
 
 def _told_by_events(items: list[Any]) -> bool:
@@ -283,14 +301,14 @@ def _prose(text: str, role: str) -> list[Message]:
     """Plain text, which may be several messages: `system: …\\nuser: …` (LlamaIndex, NAT, NeMo Relay)."""
     first = _PROSE.match(text)
     if first is None:
-        return [Message(role, read_part(text))]
+        return [_plain(role, read_part(text))]
     if role == "assistant":  # an answer is one message
         said = _ROLES.get(first[1], first[1])
         return [Message(role, read_part(text[first.end() :] if said == role else text))]
     found = list(_PROSE.finditer(text))
     ends = [match.start() - 1 for match in found[1:]] + [len(text)]
     return [
-        Message(_ROLES.get(match[1], match[1]), read_part(text[match.end() : end]))
+        _plain(_ROLES.get(match[1], match[1]), read_part(text[match.end() : end]))
         for match, end in zip(found, ends, strict=True)
     ]
 
@@ -340,13 +358,13 @@ def _is_message(data: Any) -> bool:
     if isinstance(kind, str):
         if kind == "constructor":
             return isinstance(data.get("kwargs"), dict) and "lc" in data
-        if kind == "message" or kind.endswith("Message") or kind.endswith("MessageChunk"):
+        if kind == "message" or kind.endswith(("Message", "MessageChunk")):
             return "content" in data or "data" in data
         if "content" in data or isinstance(data.get("data"), dict):
             return _role_of_class(kind) != "" and not isinstance(data.get("function"), dict)
         return isinstance(data.get("message"), dict)
     if isinstance(data.get("event.name"), str):
-        return data["event.name"].startswith("gen_ai.")
+        return str(data["event.name"]).startswith("gen_ai.")
     message = data.get("message")
     if isinstance(message, dict) or isinstance(data.get("delta"), dict) or isinstance(data.get("parts"), list):
         return True
@@ -372,7 +390,11 @@ def _inside(data: dict[str, Any]) -> dict[str, Any] | None:
     if data.get("type") == "constructor" and isinstance(data.get("kwargs"), dict):  # LangChain's serialisation
         identity = data.get("id")
         kwargs: dict[str, Any] = data["kwargs"]
-        return kwargs if "type" in kwargs or not (isinstance(identity, list) and identity) else {"type": identity[-1], **kwargs}
+        return (
+            kwargs
+            if "type" in kwargs or not (isinstance(identity, list) and identity)
+            else {"type": identity[-1], **kwargs}
+        )
     if "parts" in data:
         return None
     content = data.get("content")
@@ -389,17 +411,24 @@ def _inside(data: dict[str, Any]) -> dict[str, Any] | None:
     return inner if isinstance(inner, dict) else None
 
 
+def _plain(role: str, parts: list[Part]) -> Message:
+    """What has no message around it."""
+    message = Message(role, parts)
+    if role == "tool" and parts:
+        _as_result(message, {})
+    return message
+
+
 def _message(data: Any, role: str) -> Message:
     if not isinstance(data, dict):
-        return Message(role, read_part(data))
+        return _plain(role, read_part(data))
     envelopes = [data]
     while len(envelopes) < 5 and (inner := _inside(envelopes[-1])) is not None:
         envelopes.append(inner)
     data = envelopes[-1]
     message = Message(_role(envelopes, role))
     if "role" not in data and isinstance(kind := data.get("type"), str) and kind in _ITEM_ROLES:
-        message.parts = read_part(data)
-        return message
+        return _plain(message.role, read_part(data))
     message.parts = _first_reasoning(data) + _content(data)
     if any(each.get("role") == "thinking" for each in envelopes):  # Traceloop 0.45
         message.parts = [part | {"type": "reasoning"} if part.get("type") == "text" else part for part in message.parts]
@@ -426,9 +455,9 @@ def _role(envelopes: list[dict[str, Any]], default: str) -> str:
         kind = data.get("type")
         if found := _role_of_class(kind) or (_ITEM_ROLES.get(kind, "") if isinstance(kind, str) else ""):
             return found
-        if isinstance(event := data.get("event.name"), str) and event.startswith("gen_ai."):
-            if found := _role_named(event.removeprefix("gen_ai.").removesuffix(".message")):
-                return found
+        event = data.get("event.name")
+        if isinstance(event, str) and (found := _role_named(event.removeprefix("gen_ai.").removesuffix(".message"))):
+            return found
         if isinstance(kind, str) and kind.endswith("Message") and isinstance(data.get("source"), str):  # AutoGen
             return "user" if data["source"] == "user" else "assistant"
     return default
@@ -465,7 +494,7 @@ def _add_calls(message: Message, data: dict[str, Any]) -> None:
         if isinstance(around.get("function_call"), dict):
             found += read_part({"function_call": around["function_call"]})
         known = {_identity(part) for part in message.parts if part.get("type") == "tool_call"}
-        message.parts += [part for part in found if _identity(part) not in known]
+        message.parts += [part for part in found if part.get("type") != "tool_call" or _identity(part) not in known]
 
 
 def _call(call: Any) -> list[Part]:
@@ -490,9 +519,10 @@ def _as_result(message: Message, data: dict[str, Any]) -> None:
         return
     only_text = all(part.get("type") == "text" for part in message.parts)
     response: Any = "".join(part["content"] for part in message.parts) if only_text else message.parts
-    content = data.get("content", data.get("parts"))
-    if isinstance(content, dict) or content is None:  # structured log bodies; nothing was said
-        response = content
+    if isinstance(data.get("content"), dict):  # a structured log body
+        response = data["content"]
+    elif not message.parts and data.get("content") is None:
+        response = None
     message.parts = [response_part(identity, response, data.get("name"))]
 
 

@@ -111,12 +111,13 @@ def read_span(tenant: Tenant, span: Span) -> SpanReading:
         light.status = "failed"
     for complete in shape.complete:
         complete(light, span)
+    error = error or light.error
     light.join_key = _join_key(span, shape, light)
     if light.role == TOOL:
         _class_tool(light)
 
     families = families_of(attributes) if shape.families else {}
-    parts, event_parts = parts_of(attributes, families, shape.parts), parts_of_events(span.events)
+    parts, event_parts = parts_of(attributes, families, shape.parts), parts_of_events(span.events, shape.by_field)
     for gather in reversed(shape.pieces):
         parts |= {part.meaning: part for part in gather(span, role)}
     contents, drafts = Contents(tenant, span.trace_id, span.span_id), []
@@ -194,12 +195,11 @@ def _error(span: Span) -> str:
 
 
 def _join_key(span: Span, shape: Shape, light: Light) -> str:
-    """What brings this span's trace together with others: the run that they share, or SATELLITE and a response id."""
-    for dialect in shape.by_field:
-        if key := dialect.join_key(span):
-            return joined_run(dialect.name, key)
+    """What brings this span's trace together with others: the run that they share, after SATELLITE where it may be another
+    record of a call elsewhere, whose run it then takes."""
+    run = next((joined_run(known.name, key) for known in shape.by_field if (key := known.join_key(span))), "")
     alone = light.role == PROVIDER_CALL and light.response_id and not light.parent_span_id
-    return SATELLITE + light.response_id if alone and any(d.satellite(span) for d in shape.by_field) else ""
+    return SATELLITE + run if alone and any(known.satellite(span) for known in shape.by_field) else run
 
 
 def _class_tool(light: Light) -> None:
@@ -212,21 +212,33 @@ def _class_tool(light: Light) -> None:
 
 def spans_of_log(record: LogRecord) -> list[Span]:
     """The calls that a log record stands for, as spans: where an emitter sends logs alone there is nothing else."""
-    event_name = record.event_name or first_text(record.attributes.get("event.name"))
+    event_name = _event_name(record)
     for dialect in BY_FIELD:
         if found := dialect.log_spans(record, event_name):
             return found
     return []
 
 
+def _event_name(record: LogRecord) -> str:
+    """Rust's `tracing` names its events by their place in the source (captured: Codex); the name is the attribute."""
+    name = record.event_name
+    return name if name and not name.startswith("event ") else first_text(record.attributes.get("event.name")) or name
+
+
+_NOT_OF_THE_CALL = ("conversation_id", "user_id")
+
+
 def read_log(tenant: Tenant, record: LogRecord) -> LogReading:
     """A log record; one with trace and span id completes that span's content through artifact rows of its own."""
-    event_name = record.event_name or first_text(record.attributes.get("event.name"))
+    event_name = _event_name(record)
     light = LogLight(record.trace_id, record.span_id, "", record.time_ns or record.observed_time_ns, event_name)
     light.severity_text = record.severity_text
     light.operation = first_text(record.attributes.get("gen_ai.operation.name"))
     shape = shape_of(record.attributes, record.resource.attributes, record.scope.name)
-    read_facts(light, shape.log_facts, record.attributes, record.resource.attributes, None, {})
+    facts = shape.log_facts
+    if spans_of_log(record):  # what it says about a call, that call's own span says
+        facts = [row for row in facts if row[0] in _NOT_OF_THE_CALL]
+    read_facts(light, facts, record.attributes, record.resource.attributes, None, {})
     contents = Contents(tenant, record.trace_id, record.span_id)
     drafts: list[Draft] = []
     if record.trace_id and record.span_id:

@@ -6,10 +6,12 @@ Missing roots, parents that never come, cycles and clocks that disagree are all 
 
 from __future__ import annotations
 
+import copy
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
+from itertools import pairwise
 
 from otel_blackboard.processor.dialects.dialect import FLOW_RUN, GUARD, PROVIDER_CALL, STEP, TOOL
 from otel_blackboard.processor.identity import run_of_trace, slug
@@ -62,8 +64,9 @@ def resolve(
     if not spans:
         return [], []
     complete_from_logs(spans, logs)
-    nodes = sorted(map(_node, spans), key=lambda node: node.key)
+    nodes = sorted(map(_node, _without_restated(spans)), key=lambda node: node.key)
     order = _tree(nodes)
+    _name_models(order)
     _assign_parts(order, hosts)
     by_part: dict[str, list[_Node]] = defaultdict(list)
     for node in order:
@@ -110,6 +113,20 @@ def complete_from_logs(spans: Sequence[Light], logs: Iterable[LogLight]) -> None
         set_price(light)
 
 
+def _without_restated(spans: Sequence[Light]) -> Sequence[Light]:
+    """Spans made of log records have no part in a derived trace once one of its records was written inside another trace:
+    then the emitter sends spans, which say the same (captured: Codex, whose records of usage name no call)."""
+    if not any("traced" in light.labels for light in spans):
+        return spans
+    restated = [copy.copy(light) for light in spans]
+    for light in restated:
+        if "from_log" in light.labels:
+            light.role, light.cost_usd, light.cost_source = "", None, ""
+            for name in USAGE:
+                setattr(light, name, None)
+    return restated
+
+
 # ---------------------------------------------------------------------------------------------------------------- tree
 
 
@@ -146,6 +163,23 @@ def _tree(nodes: list[_Node]) -> list[_Node]:
             cut.parent = None
             descend(cut)
     return order
+
+
+def _name_models(order: list[_Node]) -> None:
+    """A model call that names no model has the one of the nearest call, or span of its own dialect, above that names one."""
+    for node in order:
+        light = node.light
+        if light.role != PROVIDER_CALL or light.request_model or light.response_model:
+            continue
+        above = node.parent
+        while above is not None and not (
+            above.light.request_model and (above.light.role == PROVIDER_CALL or above.light.dialect == light.dialect)
+        ):
+            above = above.parent
+        if above is not None:
+            provider = light.provider or above.light.provider
+            node.light = replace(light, request_model=above.light.request_model, provider=provider)
+            set_price(node.light)
 
 
 def _earliest_on_cycle(node: _Node) -> _Node:
@@ -187,8 +221,8 @@ def _joined(order: list[_Node]) -> dict[str, str]:
     tops: dict[str, _Node] = {}
     for node in order:
         top = tops[node.light.span_id] = node if node.parent is None else tops[node.parent.light.span_id]
-        key = node.light.join_key
-        if key and not key.startswith(SATELLITE) and (node is top or not top.light.role):
+        key = node.light.join_key.removeprefix(SATELLITE)
+        if key and (node is top or not top.light.role):
             known = found.get(top.light.span_id)
             found[top.light.span_id] = min(known or (True, 2**64, "", ""), (node is not top, *node.key, key))
     return {span_id: key for span_id, (*_, key) in found.items()}
@@ -234,9 +268,11 @@ def _assign_steps(nodes: list[_Node], root: _Node) -> None:
         if parent is not None:
             node.marked = parent if parent.light.role in (STEP, TOOL, PROVIDER_CALL) else parent.marked
             node.agent_id = node.agent_id or parent.agent_id
-        above = root_pass if parent is root_pass else parent.step if parent is not None else None
-        node.step = above
-        node.inner_step = above if parent is root_pass else parent.inner_step if parent is not None else None
+        if parent is None or parent is root_pass or _is_agent_tool(parent.light):
+            node.step = node.inner_step = parent
+        else:
+            node.step, node.inner_step = parent.step, parent.inner_step
+        above = node.step
         if node.light.role == STEP:
             node.step = node.inner_step = node
             if above is not None and _same_pass(above, node) and _directly(above, node):
@@ -248,6 +284,25 @@ def _assign_steps(nodes: list[_Node], root: _Node) -> None:
         inner = node.inner_step
         if inner is not None and node.step is not None and inner is not node.step and inner.light.agent_id:
             node.step.agents.add(inner.light.agent_id)
+    _number_retries(nodes)
+
+
+def _number_retries(nodes: list[_Node]) -> None:
+    """Steps that say which pass they are without a number (label `pass_key`): one that comes again is its next attempt."""
+    keyed = [node for node in nodes if "pass_key" in node.light.labels and node.pass_seq is None]
+    passes: dict[tuple[str, str], dict[str, list[_Node]]] = defaultdict(lambda: defaultdict(list))
+    for node in sorted(keyed, key=lambda node: node.key):
+        passes[(node.step_id, node.light.agent_id)][node.light.labels["pass_key"]].append(node)
+    for of_step in passes.values():
+        for pass_seq, attempts in enumerate(of_step.values(), 1):
+            if len(attempts) > 1:
+                for attempt, node in enumerate(attempts, 1):
+                    node.pass_seq, node.attempt = pass_seq, attempt
+
+
+def _is_agent_tool(light: Light) -> bool:
+    """A tool call that runs an agent: a call of the pass above, and itself the pass of what is below."""
+    return light.role == TOOL and light.is_agent
 
 
 def _same_pass(outer: _Node, inner: _Node) -> bool:
@@ -283,15 +338,15 @@ def _row(node: _Node, part: str, run_id: str, implicit_step: str, part_agent: st
     if step is None:
         row.step_id = light.step_id or implicit_step
         row.step_name = light.step_name
-        row.agent_id = light.agent_id or part_agent
+        row.agent_id = ("" if _is_agent_tool(light) else light.agent_id) or part_agent
         row.pass_seq, row.attempt = light.pass_seq, light.attempt
     else:
         own = step.light
         named = _named(node)
         row.step_span_id = own.span_id
-        said = light.agent_id if light.role in (TOOL, PROVIDER_CALL) else ""
+        said = light.agent_id if light.role in (TOOL, PROVIDER_CALL) and not _is_agent_tool(light) else ""
         row.agent_id = own.agent_id or named or said or step.agent_id
-        row.step_id = step.step_id or light.step_id or "step_" + slug(own.agent_id or own.name)
+        row.step_id = step.step_id or light.step_id or "step_" + slug(own.agent_id or own.step_name or own.name)
         row.step_name = own.step_name or own.agent_id or own.name
         row.pass_seq = step.pass_seq if step.pass_seq is not None else light.pass_seq
         row.attempt = step.attempt if step.attempt is not None else light.attempt
@@ -351,6 +406,9 @@ def _calls(nodes: list[_Node], rows: dict[str, Resolved], hosts: Mapping[str, st
                     join(outer, node)
         elif len(below) == 1 and _same_model(outer, below[0]) and below[0].light.span_id not in restating:
             join(outer, below[0])
+        elif same := [node for node in below if _same_answer(outer.light, node.light)]:
+            for node in same:  # the others came to stand below it
+                join(outer, node)
         else:
             restating.add(span_id)  # calls of its own below: it only sums them up
     for key in ("response_id", "tool_call_id"):
@@ -368,7 +426,8 @@ def _calls(nodes: list[_Node], rows: dict[str, Resolved], hosts: Mapping[str, st
                     join(latest, node)
                 if latest is None or _end(node.light) > _end(latest.light):
                     latest = node
-    for one, other in _twins(node for node in calls if node.light.span_id not in restating):
+    own = [node for node in calls if node.light.span_id not in restating]
+    for one, other in [*_told_in_two_passes(own), *_twins(own), *_streamed(own)]:
         join(one, other)
     groups: dict[str, list[_Node]] = defaultdict(list)
     for node in calls:
@@ -376,7 +435,47 @@ def _calls(nodes: list[_Node], rows: dict[str, Resolved], hosts: Mapping[str, st
             representative = find(node.light.span_id)
             rows[node.light.span_id].call_span_id = representative
             groups[representative].append(node)
+    for representative, same_call in groups.items():
+        _fail_unanswered(rows[representative], same_call)
+        for node in same_call:
+            row = rows[node.light.span_id]
+            if row.role == TOOL and row.tool_name == row.name:  # it names no tool
+                row.tool_name = rows[representative].tool_name
     return groups
+
+
+def _fail_unanswered(row: Resolved, same_call: list[_Node]) -> None:
+    """A model call that failed by one of its records, and has an answer by none: not every emitter knows a failure."""
+    if len(same_call) < 2 or row.role != PROVIDER_CALL or row.status != "succeeded":
+        return
+    failed = next((node.light for node in same_call if node.light.status == "failed"), None)
+    if failed and not any(node.light.has_output or _has_usage(node.light) for node in same_call):
+        row.status, row.error = "failed", failed.error
+
+
+def _told_in_two_passes(calls: Iterable[_Node]) -> list[tuple[_Node, _Node]]:
+    """Records of one tool call under two spans for one pass: an instrumentation's of an agent, and the agent's own below.
+
+    Some servers count call ids anew with each answer, so id, name and time have to be the same."""
+    by_call: dict[tuple[str, str], list[_Node]] = defaultdict(list)
+    for node in calls:
+        if node.light.role == TOOL and node.light.tool_call_id:
+            by_call[(node.light.tool_call_id, node.light.tool_name)].append(node)
+    found = []
+    for same in by_call.values():
+        same.sort(key=lambda node: node.key)
+        for node, later in pairwise(same):
+            nested = _holds(node.step, later.step) or _holds(later.step, node.step)
+            if node.step is not later.step and nested and later.light.start_ns < _end(node.light):
+                found.append((node, later))
+    return found
+
+
+def _holds(outer: _Node | None, inner: _Node | None) -> bool:
+    """Whether the outer pass holds the inner one; what belongs to no pass holds all."""
+    while inner is not None and inner is not outer:
+        inner = inner.parent
+    return inner is outer
 
 
 SAME_MOMENT_NS = 50_000_000
@@ -413,6 +512,23 @@ def _twins(calls: Iterable[_Node]) -> list[tuple[_Node, _Node]]:
     return found
 
 
+def _streamed(calls: Iterable[_Node]) -> list[tuple[_Node, _Node]]:
+    """Requests whose streamed answer is told by a record of its own, of no length, beside them (Logfire): each with the
+    latest request before it from the same scope and for the same model that tells neither answer nor usage."""
+    open_requests: dict[tuple[str, str, str], list[_Node]] = defaultdict(list)
+    found = []
+    for node in sorted(calls, key=lambda node: node.key):
+        light = node.light
+        if light.role != PROVIDER_CALL or light.status != "succeeded":
+            continue
+        place = (node.parent.light.span_id if node.parent is not None else "", light.scope, light.request_model)
+        if not (light.has_output or light.response_id or _has_usage(light)):
+            open_requests[place].append(node)
+        elif light.start_ns == light.end_ns and open_requests[place]:
+            found.append((open_requests[place].pop(), node))
+    return found
+
+
 def _restates_tool(outer: _Node, inner: _Node) -> bool:
     """Whether the only tool span below one of the same name is the same invocation: an agent's tool, the MCP client that it
     asks, the server that answers. Nothing may say otherwise."""
@@ -425,6 +541,12 @@ def _same_model(outer: _Node, inner: _Node) -> bool:
     one = {outer.light.request_model, outer.light.response_model} - {""}
     other = {inner.light.request_model, inner.light.response_model} - {""}
     return not one or not other or bool(one & other)
+
+
+def _same_answer(one: Light, other: Light) -> bool:
+    """By response id and usage: a sum over several calls may bear the id of the last one."""
+    usage = (one.input_tokens, one.output_tokens) == (other.input_tokens, other.output_tokens)
+    return bool(one.response_id) and one.response_id == other.response_id and usage
 
 
 def _same_tool_call(one: _Node, other: _Node) -> bool:
@@ -634,7 +756,9 @@ def _summary(
     costs = [row.cost_usd for row in rows.values() if row.billed and row.cost_usd is not None]
     part.cost_usd = sum(costs, Decimal(0)) if costs else None
     for members in groups.values():
-        if members[0].light.role != PROVIDER_CALL or all(node.light.status != "succeeded" for node in members):
+        if members[0].light.role != PROVIDER_CALL or all(
+            rows[node.light.span_id].status != "succeeded" for node in members
+        ):
             continue
         billed = [rows[node.light.span_id] for node in members if rows[node.light.span_id].billed]
         part.calls_succeeded += 1

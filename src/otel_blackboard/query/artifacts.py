@@ -72,8 +72,8 @@ class Artifact:
         """ART-19: start of the pass, call_seq with 0 last, kind; then what makes the order total."""
         return (
             self.attempt.pass_start_ns, self.attempt.step_id, self.attempt.agent_id, self.attempt.pass_seq,
-            self.call_seq == 0, self.call_seq, self.kind, self.attempt.attempt, self.resolved.start_ns, self.artifact_id,
-            self.resolved.trace_id, self.resolved.span_id,
+            self.call_seq == 0, self.call_seq, self.kind, self.attempt.attempt, self.resolved.start_ns,
+            self.resolved.trace_id, self.resolved.span_id, self.artifact_id,
         )  # fmt: skip
 
     @property
@@ -149,12 +149,13 @@ def _call_of(row: Resolved) -> str:
 
 def _merge(records: list[tuple[ArtifactRow, Numbered]]) -> Artifact:
     """All records of one artifact as one: exact before rebuilt, attribute before event before log, the call's own span
-    first. Log records that each bring a piece are put together by time, then hash."""
+    first. Log records that each bring a piece are put together by time, then hash; what a rebuilt prompt lacks, another
+    record brings."""
     call = _call_of(records[0][1].row)
     records.sort(
         key=lambda item: (
-            not (item[0].exact and item[0].bodies), not item[0].bodies, _ORIGINS.get(item[0].origin, 9),
-            item[0].span_id != call, item[0].span_id, item[0].time_ns, item[0].source,
+            not (item[0].exact and item[0].bodies), not item[0].bodies, not _has_messages(item[0]),
+            _ORIGINS.get(item[0].origin, 9), item[0].span_id != call, item[0].span_id, item[0].time_ns, item[0].source,
         )
     )  # fmt: skip
     best, numbered = records[0]
@@ -174,7 +175,15 @@ def _merge(records: list[tuple[ArtifactRow, Numbered]]) -> Artifact:
         "tool_result": own.label or resolved.tool_name,
     }[kind]
     bodies = tuple(body for row in pieces for body in row.bodies)
-    said = next((row for row, _ in records if row.arguments_sha256), best)
+    log_roles = tuple(message_role(row.label) for row in pieces for _ in row.bodies) if best.origin == "log" else ()
+    if kind == "llm_prompt" and bodies and not best.exact and len(records) > 1:
+        known = {_part_of_prompt(body) for body in bodies}
+        for name in ("system", "tools"):
+            if name not in known:
+                others = (body for row, _ in records for body in row.bodies if _part_of_prompt(body) == name)
+                bodies += tuple(others)[:1]
+        log_roles += ("",) * (len(bodies) - len(log_roles)) if log_roles else ()
+    said = _fullest([row for row, _ in records if row.arguments_sha256]) or best
     row = replace(
         best,
         characters=sum(piece.characters for piece in pieces),
@@ -191,10 +200,26 @@ def _merge(records: list[tuple[ArtifactRow, Numbered]]) -> Artifact:
         call_seq=0 if kind == "agent_output" else numbered.call_seq,
         label=label,
         bodies=bodies,
-        log_roles=tuple(message_role(row.label) for row in pieces for _ in row.bodies) if best.origin == "log" else (),
+        log_roles=log_roles,
         stands=stands,
         also=tuple(sorted({row.artifact_id for row, _ in records} - {own.artifact_id})),
     )
+
+
+def _has_messages(row: ArtifactRow) -> bool:
+    """Whether a prompt says more than instructions and tools; of other kinds every row is as good."""
+    return row.kind != "llm_prompt" or any(_part_of_prompt(body) not in ("system", "tools") for body in row.bodies)
+
+
+def _fullest(rows: Sequence[ArtifactRow]) -> ArtifactRow | None:
+    """The first row with arguments, unless another says the same ones and more."""
+    best = rows[0] if rows else None
+    for row in rows[1:]:
+        if best is not None and row.arguments_sha256 != best.arguments_sha256:
+            one, other = parsed(best.arguments), parsed(row.arguments)
+            if isinstance(one, dict) and isinstance(other, dict) and one.items() <= other.items():
+                best = row
+    return best
 
 
 def _label_prompts(artifacts: Iterable[Artifact]) -> None:
@@ -235,7 +260,7 @@ def token_size(artifact: Artifact, characters_per_token: int) -> int | None:
 
 def describe(artifact: Artifact, tenant: Tenant, run_id: str, characters_per_token: int) -> dict[str, Any]:
     """One artifact as the API shows it, without its body. Times are left as nanoseconds for the caller to write."""
-    row, resolved, attempt = artifact.row, artifact.resolved, artifact.attempt
+    resolved, attempt = artifact.resolved, artifact.attempt
     whole = artifact.whole
     text = artifact.text.encode() if artifact.text else None
     return {
@@ -363,13 +388,21 @@ def assemble(artifact: Artifact, contents: Sequence[bytes]) -> bytes:
 
 
 _NAMES = {"system": "system", "input": "messages", "tools": "tools"}
-_PARTS_OF_PROMPT = {
-    source if isinstance(source, str) else f"{source.key}#{meaning}": _NAMES[meaning]
-    for dialect in BY_FIELD
-    for meaning, sources in dialect.content.items()
-    if meaning in _NAMES
-    for source in sources
-}
+_PARTS_OF_PROMPT: dict[str, str] = {}
+for _dialect in BY_FIELD:
+    for _meaning, _name in _NAMES.items():
+        for _source in _dialect.content.get(_meaning, ()):
+            if isinstance(_source, str):
+                _PARTS_OF_PROMPT[_source] = _name
+            else:
+                _PARTS_OF_PROMPT[f"{_source.key}#{_meaning}"] = _name
+                _PARTS_OF_PROMPT.setdefault(_source.key, _name)  # a reader that only says whether the value counts
+
+
+def _part_of_prompt(body: Body) -> str:
+    """system, tools or messages; '' = one message of its own."""
+    field = body.field.split(".", 2)[-1] if body.field.startswith("events.") else body.field
+    return _PARTS_OF_PROMPT.get(field, "")
 
 
 def rebuilt_prompt(artifact: Artifact, contents: Sequence[bytes]) -> bytes:
@@ -388,8 +421,7 @@ def _prompt(artifact: Artifact, texts: Sequence[str], deepest: int | None = None
     missing = 0
     roles = artifact.log_roles or ("",) * len(texts)
     for body, text, role in zip(artifact.bodies, texts, roles, strict=True):
-        field = body.field.split(".", 2)[-1] if body.field.startswith("events.") else body.field
-        name = _PARTS_OF_PROMPT.get(field, "messages")  # the field of a message event has no name
+        name = _part_of_prompt(body) or "messages"
         value = text if body.encoding == "text" else parsed(text)
         if deepest is not None and _is_deeper(text, deepest):
             said.messages.append(Message(role or ("user" if name == "messages" else name), read_part(text)))

@@ -57,6 +57,8 @@ DIALECT = Dialect(
         "autonomous": ("blackboard.agent.autonomous",),
         "brand_id": ("blackboard.brand.id",),
         "object_id": ("blackboard.object.id",),
+        "from_log": ("blackboard.from_log",),
+        "traced": ("blackboard.traced",),
         "stream_id": ("blackboard.stream.id",),
         "script_id": ("blackboard.script.id",),
     },

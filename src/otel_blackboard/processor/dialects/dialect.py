@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from otel_blackboard.processor.values import parsed
+from otel_blackboard.processor.values import first_text, parsed
 from otel_blackboard.records import Event, Light, LogRecord, Span, Value
 
 PROVIDER_CALL, TOOL, STEP, FLOW_RUN, GUARD = "provider_call", "tool_invocation", "step", "flow_run", "guard"
@@ -18,6 +18,7 @@ class Role(NamedTuple):
     """One of ROLES; '' = known to have none (a loop iteration, a configuration event)."""
     operation: str = ""
     is_agent: bool = False
+    """An agent's pass; of a tool: that the call runs an agent, whose pass is all that nests under it."""
     is_node: bool = False
 
 
@@ -31,6 +32,7 @@ EXECUTE_TOOL = Role(TOOL, "execute_tool")
 RETRIEVAL = Role(TOOL, "retrieval")
 GUARDRAIL = Role(GUARD, "apply_guardrail")
 VERIFIER = Role("verifier", "evaluate")
+SKILL = Role("skill", "invoke_skill")
 NO_ROLE = Role("")
 
 
@@ -62,6 +64,12 @@ def inside(key: str, *path: str | int) -> Source:
 Keys = Mapping[str, tuple[str | Source, ...]]
 
 
+def not_provider(*names: str) -> Callable[[Span, Value], bool]:
+    """For Dialect.ignore["provider"]: values that name the framework, not who answered."""
+    frameworks = frozenset(names)
+    return lambda span, value: first_text(value) in frameworks
+
+
 class Part(NamedTuple):
     """One piece of content, by meaning (a key of Dialect.content)."""
 
@@ -86,7 +94,8 @@ class Dialect:
     """Field of records.Light → where it stands, in order."""
     content: Keys = field(default_factory=dict)
     """Meaning (request, response, system, input, output, tools, arguments, result, query, documents, summary, and the
-    pointers `input_ref` …) → where it stands, in order. A key that ends in '.*' is a flattened family."""
+    pointers `input_ref` …) → where it stands, in order. A key that ends in '.*' is a flattened family. Where an emitter
+    keeps the pieces of a model's answer apart: `calls` (of tools, where the output itself lists none) and `reasoning`."""
     labels: Keys = field(default_factory=dict)
     """Label of records.Light.labels → where it stands, in order."""
     ignore: Mapping[str, Callable[[Span, Value], bool]] = field(default_factory=dict)
@@ -101,7 +110,7 @@ class Dialect:
     complete: Callable[[Light, Span], None] | None = None
     """What no table can say, on the span's light row after all tables: sums, status, numbers told otherwise."""
     event: Callable[[Event], list[Part]] = lambda event: []
-    """The content of one span event."""
+    """The content of one event of a span that the dialect knows."""
     log: Callable[[LogRecord, str], list[Part]] = lambda record, event_name: []
     """The content of one log record that has a trace and a span id."""
     log_spans: Callable[[LogRecord, str], list[Span]] = lambda record, event_name: []

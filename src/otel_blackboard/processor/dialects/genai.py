@@ -22,9 +22,10 @@ from otel_blackboard.processor.dialects.dialect import (
     Dialect,
     Part,
     Role,
+    not_provider,
 )
 from otel_blackboard.processor.values import first_text
-from otel_blackboard.records import Attributes, Event, LogRecord, Span, Value
+from otel_blackboard.records import Attributes, Event, LogRecord, Span
 
 DETAILS = "gen_ai.client.inference.operation.details"
 
@@ -45,14 +46,12 @@ for _values, _meant in (
     ("create_memory_store delete_memory_store", Role(TOOL, "memory")),
     ("invoke_workflow handle_conversation_turn", RUN),
     ("create_agent agent_step execute_event_loop_cycle schedule_tool_calls", NO_ROLE),
-    ("chain framework invoke_graph invoke_swarm", NO_ROLE),
+    ("chain framework", NO_ROLE),
 ):
     _OPERATIONS |= dict.fromkeys(_values.split(), _meant)
 
-FRAMEWORKS = frozenset(
-    "strands-agents langchain langgraph crewai autogen microsoft.agent_framework spring_ai gcp.vertex.agent".split()
-)
-"""Values of gen_ai.provider.name and gen_ai.system that name the framework, not who answered."""
+# Values of gen_ai.provider.name and gen_ai.system that name a framework and are not said in a module of its own yet.
+_FRAMEWORKS = ("langchain", "langgraph", "crewai", "autogen", "spring_ai", "gcp.vertex.agent")
 
 
 def _role(span: Span) -> Role | None:
@@ -80,15 +79,6 @@ _ANSWERED = ("gen_ai.system", "gen_ai.provider.name", "gen_ai.usage.input_tokens
 """With a model, any of these makes a model call."""
 
 
-def _names_framework(span: Span, value: Value) -> bool:
-    return first_text(value) in FRAMEWORKS
-
-
-def _is_previous_response(span: Span, value: Value) -> bool:
-    """Microsoft's Agent Framework puts the previous response id there: another value with every call."""
-    return span.scope.name == "agent_framework" and isinstance(value, str) and value.startswith("resp_")
-
-
 _DETAIL_PARTS = (
     ("system", "gen_ai.system_instructions"),
     ("input", "gen_ai.input.messages"),
@@ -114,7 +104,7 @@ def _event(event: Event) -> list[Part]:
     role = _MESSAGE_EVENTS.get(event.name)
     if role is None:
         return []
-    message: Attributes = {"role": role}
+    message: Attributes = {"role": message_role(event.name)}
     message |= {key: value for key, value in attributes.items() if not key.startswith("gen_ai.")}
     content = attributes.get("gen_ai.event.content")
     if content is not None:
@@ -195,7 +185,7 @@ DIALECT = Dialect(
         "guard_result": ("gen_ai.guardrail.result.type",),
     },
     names=_names,
-    ignore={"provider": _names_framework, "conversation_id": _is_previous_response},
+    ignore={"provider": not_provider(*_FRAMEWORKS)},
     event=_event,
     log=_log,
 )
