@@ -79,19 +79,6 @@ RECORDINGS = {
         ],
         runs=1,
     ),
-    "google-adk-2.13-openinference": Expected(
-        calls={0: "both calls write on one span: what the second wrote is what is left"},
-        says={1: ("call", ("get_weather", {"city": "Paris"}))},  # what the first one asked for is still there
-        tokens={1: (120, 25, "Gemini's 18 candidate and 7 thinking tokens, one sum")},
-        tools=[
-            (
-                "get_weather",
-                {"city": "Paris"},
-                {"id": "fc-stub-1", "name": "get_weather", "response": {"city": "Paris", "temp_c": 22}},
-            )
-        ],
-        runs=1,
-    ),
     "harbor-atif2otel-0.1.1": Expected(
         told=[("gpt-4o-mini", 120, 18), ("m-sub", 50, 5), ("gpt-4o-mini", 150, 9), ("gpt-4o-mini", 160, 2)],
         tools=[
