@@ -180,6 +180,10 @@ DIALECT = Dialect(
         "tools_ref": ("gen_ai.tool.definitions_ref",),
     },
     labels={
+        "skill_name": ("gen_ai.skill.name",),
+        "skill_version": ("gen_ai.skill.version",),
+        "skill_source": ("gen_ai.skill.source.uri",),
+        "skills": ("gen_ai.skills",),
         "guard_name": ("gen_ai.guardrail.component.name",),
         "guard_type": ("gen_ai.guardrail.policy.id",),
         "guard_result": ("gen_ai.guardrail.result.type",),
