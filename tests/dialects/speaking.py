@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from otel_blackboard.processor import precedence, reading, row_text
+from otel_blackboard.processor import precedence, reading
 from otel_blackboard.processor.dialects import BY_FIELD, BY_ROLE, Dialect
 
 
@@ -16,7 +16,7 @@ def speaking(*dialects: Dialect) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         by_role, by_field = (*BY_ROLE[:1], *dialects, *BY_ROLE[1:]), (*BY_FIELD, *dialects)
         patch.setattr(precedence, "BY_ROLE", by_role)
-        for module in (precedence, reading, row_text):
+        for module in (precedence, reading):
             patch.setattr(module, "BY_FIELD", by_field)
         precedence._known_shape.cache_clear()
         yield

@@ -50,7 +50,7 @@ def test_below_another_instrumentation_it_is_the_same_call() -> None:
 def test_in_a_trace_of_its_own_it_may_be_a_satellite() -> None:
     trace = Trace()
     alone = light_of(_call(trace, 0, 1, gen_ai__response__id="msg_1"))
-    assert alone.join_key == SATELLITE + "msg_1"
+    assert (alone.join_key, alone.response_id) == (SATELLITE, "msg_1")
     parent = trace.span("app")
     assert light_of(_call(trace, 0, 1, parent, gen_ai__response__id="msg_1")).join_key == ""
     assert light_of(trace.chat(gen_ai__response__id="msg_1")).join_key == ""

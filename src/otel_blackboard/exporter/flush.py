@@ -26,7 +26,7 @@ from otel_blackboard.exporter.half_derived import half_derived
 from otel_blackboard.exporter.large_traces import LargeTraces
 from otel_blackboard.exporter.packs import compress, pack, write_packs
 from otel_blackboard.exporter.preparation import Prepared, prepare
-from otel_blackboard.exporter.satellites import OF_PROJECT, is_satellite, runs_of_hosts, satellites_of
+from otel_blackboard.exporter.satellites import OF_PROJECT, Beside, call_of, calls_beside, is_satellite
 from otel_blackboard.exporter.tables import (
     ARTIFACT,
     LIGHT,
@@ -182,7 +182,7 @@ class Exporter:
         if not satellites:
             return []
         lights = [light for _, light in satellites]
-        values = [*_tenants(satellites), [x.response_id for x in lights], [x.trace_id for x in lights]]
+        values = [*_tenants(satellites), [call_of(x) for x in lights], [x.trace_id for x in lights]]
         return [self._pool.submit(insert, self._clients["satellites"], "satellites", TABLES["satellites"], values)]
 
     def _rows(
@@ -342,7 +342,7 @@ class Exporter:
     def _write_derived(
         self, touched: Mapping[Tenant, _Touched], today: date
     ) -> tuple[dict[Tenant, dict[str, _Derived]], dict[Tenant, _Touched]]:
-        """Derives these traces: the version under which each was written, and the satellites of their calls."""
+        """Derives these traces: the version under which each was written, and the traces beside which they stand."""
         beside: dict[Tenant, _Touched] = {}
         versions: dict[Tenant, dict[str, _Derived]] = defaultdict(dict)
         resolved: list[tuple[Tenant, Resolved, int]] = []
@@ -352,20 +352,17 @@ class Exporter:
             for some in chunks(list(traces), MOST_IDS):
                 # The version of what is found is the time at which this tenant's traces were seen, not another's.
                 seen_at, known, satellites = self._read_back(tenant, {trace_id: traces[trace_id] for trace_id in some})
-                hosts: dict[tuple[str, str], str] = {}
+                others = Beside()
                 if satellites:
                     lights = [light for trace in known.values() for light in trace.spans.values()]
-                    hosts = runs_of_hosts(self._clients["read"], tenant, lights)
-                    for trace_id in satellites_of(self._clients["read"], tenant, lights):
+                    others = calls_beside(self._clients["read"], tenant, lights)
+                    for trace_id in others.traces:
                         beside.setdefault(tenant, {})[trace_id] = ([], [])
                 for trace_id, trace in known.items():
                     # Its last bit says that every row of the trace was written, not only those that differ.
                     version = 2 * seen_at + (not trace.resolved)
                     versions[tenant][trace_id] = _Derived(version, len(trace.spans))
-                    rows, run_parts = self._resolve(
-                        trace,
-                        {span_id: run_id for (of_trace, span_id), run_id in hosts.items() if of_trace == trace_id},
-                    )
+                    rows, run_parts = self._resolve(trace_id, trace, others)
                     resolved += [(tenant, row, version) for row in rows if trace.resolved.get(row.span_id) != row]
                     parts += [(tenant, part, version) for part in run_parts]
                     names_now = {part.part for part in run_parts}
@@ -402,11 +399,13 @@ class Exporter:
                         again.setdefault(tenant, {})[trace_id] = ([], [])
         return again
 
-    def _resolve(self, trace: CachedTrace, hosts: Mapping[str, str]) -> tuple[list[Resolved], list[RunPart]]:
-        # Log records complete the light rows they belong to: work on copies, for the cache holds what was stored.
-        lights = [copy.copy(light) if trace.logs else light for light in trace.spans.values()]
+    def _resolve(self, trace_id: str, trace: CachedTrace, others: Beside) -> tuple[list[Resolved], list[RunPart]]:
+        hosts = {span_id: run_id for (of_trace, span_id), run_id in others.runs.items() if of_trace == trace_id}
+        usage = {span_id: told for (of_trace, span_id), told in others.usage.items() if of_trace == trace_id}
+        # Others complete the light rows: work on copies, for the cache holds what was stored.
+        lights = [copy.copy(light) if trace.logs or usage else light for light in trace.spans.values()]
         try:
-            return resolve(lights, trace.logs.values(), hosts)
+            return resolve(lights, trace.logs.values(), hosts, usage)
         except Exception as error:
             self.derivation_failures += 1
             log_failure(log, "a trace could not be derived; its spans are stored", error)

@@ -1,5 +1,6 @@
 """Model calls in a trace of their own beside the same call in another trace: a native SDK's root spans next to an
-instrumentation whose span was not current. They take the run of that other call, their host, and are not counted again.
+instrumentation whose span was not current. They take the run of that other call, their host, and are not counted again; what
+the SDK says was used is what counts.
 
 A flush writes its satellites and its spans before it looks for the others: of two flushes the later one finds both.
 """
@@ -8,74 +9,149 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from clickhouse_connect.driver.client import Client
 
 from otel_blackboard.exporter.clickhouse import MOST_IDS, chunks
 from otel_blackboard.processor.dialects.dialect import PROVIDER_CALL
-from otel_blackboard.processor.tree import SAME_CALL_NS
+from otel_blackboard.processor.tree import SAME_CALL_NS, USAGE
 from otel_blackboard.records import SATELLITE, Light, Tenant
 
 OF_PROJECT = "organization_id = {organization:String} AND project_id = {project:String}"
-_SATELLITES = f"SELECT DISTINCT trace_id FROM satellites WHERE {OF_PROJECT} AND response_id IN {{ids:Array(String)}}"
-_HOSTS = (
-    f"SELECT response_id, trace_id, span_id, start_ns, end_ns FROM spans WHERE {OF_PROJECT} "
-    f"AND response_id IN {{ids:Array(String)}} AND role = '{PROVIDER_CALL}' AND NOT startsWith(join_key, '{SATELLITE}')"
+_SATELLITES = f"SELECT DISTINCT trace_id FROM satellites WHERE {OF_PROJECT} AND call IN {{ids:Array(String)}}"
+_CALL = f"trace_id, span_id, start_ns, end_ns, status, request_model, response_id, {', '.join(USAGE)}"
+_TOLD = (
+    f"SELECT {_CALL} FROM spans FINAL WHERE {OF_PROJECT} AND trace_id IN {{ids:Array(String)}} "
+    f"AND startsWith(join_key, '{SATELLITE}')"
+)
+_A_HOST = f"role = '{PROVIDER_CALL}' AND NOT startsWith(join_key, '{SATELLITE}')"
+_ANSWERED = f"SELECT {_CALL} FROM spans WHERE {OF_PROJECT} AND response_id IN {{ids:Array(String)}} AND {_A_HOST}"
+_FAILED = (
+    f"SELECT {_CALL} FROM spans WHERE {OF_PROJECT} AND status = 'failed' AND response_id = '' AND {_A_HOST} AND start_time "
+    "BETWEEN fromUnixTimestamp64Nano({from:Int64}, 'UTC') AND fromUnixTimestamp64Nano({to:Int64}, 'UTC')"
 )
 _RUNS = (
     f"SELECT trace_id, span_id, run_id FROM resolved FINAL WHERE {OF_PROJECT} "
     "AND trace_id IN {traces:Array(String)} AND span_id IN {spans:Array(String)}"
 )
+_LONGEST_NS = 600_000_000_000
+"""How long before its satellite a failed host may have begun: a client that tries again for ten minutes."""
+
+SpanKey = tuple[str, str]
+"""(trace id, span id)"""
 
 
 def is_satellite(light: Light) -> bool:
     return light.join_key.startswith(SATELLITE)
 
 
-def satellites_of(client: Client, tenant: Tenant, lights: Iterable[Light]) -> list[str]:
-    """Trace ids of the satellites of these calls."""
-    ids = sorted(
-        {light.response_id for light in lights if light.role == PROVIDER_CALL and not is_satellite(light)} - {""}
-    )
-    return sorted({row[0] for row in _rows(client, _SATELLITES, tenant, ids)})
+def call_of(light: Light) -> str:
+    """What a satellite and its host have in common: the response id; of a failed call, which has none, the model and the
+    minute."""
+    return light.response_id or _failed(light.request_model, light.start_ns)
 
 
-class _Host(NamedTuple):
+def _failed(model: str, start_ns: int) -> str:
+    return f"failed {start_ns // 60_000_000_000} {model}"
+
+
+class _Call(NamedTuple):
     trace_id: str
     span_id: str
     start_ns: int
     end_ns: int
+    status: str
+    request_model: str
+    response_id: str
+    input_tokens: int | None
+    output_tokens: int | None
+    cached_input_tokens: int | None
+    cache_write_tokens: int | None
+    reasoning_tokens: int | None
+
+    @property
+    def usage(self) -> dict[str, int]:
+        return {name: count for name in USAGE if (count := getattr(self, name)) is not None}
 
 
-def runs_of_hosts(client: Client, tenant: Tenant, lights: Iterable[Light]) -> dict[tuple[str, str], str]:
-    """(trace id, span id) of those of these satellites that have a host → its run."""
-    satellites = [light for light in lights if is_satellite(light)]
-    if not satellites:
-        return {}
-    hosts: dict[str, list[_Host]] = defaultdict(list)
-    for response_id, *host in _rows(client, _HOSTS, tenant, sorted({light.response_id for light in satellites})):
-        hosts[response_id].append(_Host(*host))
-    host_of: dict[tuple[str, str], _Host] = {}
+@dataclass(slots=True)
+class Beside:
+    """What other traces say of the calls of some traces."""
+
+    runs: dict[SpanKey, str] = field(default_factory=dict)
+    """Satellite → the run of its host."""
+    usage: dict[SpanKey, dict[str, int]] = field(default_factory=dict)
+    """Host → what its satellite says was used."""
+    traces: set[str] = field(default_factory=set)
+    """The traces of those others: they have to be derived as well."""
+
+
+def calls_beside(client: Client, tenant: Tenant, lights: Iterable[Light]) -> Beside:
+    found = Beside()
+    calls = [light for light in lights if light.role == PROVIDER_CALL]
+    satellites = [light for light in calls if is_satellite(light)]
+    if satellites:
+        _find_hosts(client, tenant, satellites, found)
+    _find_satellites(client, tenant, [light for light in calls if not is_satellite(light)], found)
+    return found
+
+
+def _find_satellites(client: Client, tenant: Tenant, hosts: Sequence[Light], found: Beside) -> None:
+    ids = {light.response_id for light in hosts} - {""}
+    for light in hosts:
+        if light.status == "failed" and not light.response_id:
+            end = max(light.start_ns, min(light.end_ns or light.start_ns, light.start_ns + _LONGEST_NS))
+            minutes = range(light.start_ns, end + 60_000_000_000, 60_000_000_000)
+            ids.update(_failed(light.request_model, minute) for minute in minutes)
+    traces = sorted({row[0] for row in _rows(client, _SATELLITES, tenant, sorted(ids))})
+    told: dict[str, list[_Call]] = defaultdict(list)
+    for row in _rows(client, _TOLD, tenant, traces):
+        call = _Call(*row)
+        told[call.response_id].append(call)
+    found.traces.update(traces)
+    for light in hosts:
+        beside = [call for call in told.get(light.response_id, ()) if call.trace_id != light.trace_id and call.usage]
+        if light.response_id and (same := [call for call in beside if _overlap(call, light)]):
+            found.usage[(light.trace_id, light.span_id)] = min(same, key=lambda call: call[:2]).usage
+
+
+def _find_hosts(client: Client, tenant: Tenant, satellites: Sequence[Light], found: Beside) -> None:
+    ids = sorted({light.response_id for light in satellites} - {""})
+    calls = [_Call(*row) for row in _rows(client, _ANSWERED, tenant, ids)]
+    if failed := [light for light in satellites if not light.response_id]:
+        first, last = min(light.start_ns for light in failed), max(light.start_ns for light in failed)
+        span = {"from": _signed(first - _LONGEST_NS), "to": _signed(last + SAME_CALL_NS)}
+        calls += [_Call(*row) for row in client.query(_FAILED, parameters=span | _project(tenant)).result_rows]
+    host_of: dict[SpanKey, SpanKey] = {}
+    by_id: dict[str, list[_Call]] = defaultdict(list)
+    for call in calls:
+        by_id[call.response_id or call.request_model].append(call)
     for light in satellites:
-        beside = [
-            host for host in hosts[light.response_id] if host.trace_id != light.trace_id and _overlap(host, light)
+        same = [
+            call[:2]
+            for call in by_id[light.response_id or light.request_model]
+            if call.trace_id != light.trace_id and call.response_id == light.response_id and _overlap(call, light)
         ]
-        if beside:
-            host_of[(light.trace_id, light.span_id)] = min(beside)
-    runs: dict[tuple[str, str], str] = {}
+        if same:
+            host_of[(light.trace_id, light.span_id)] = min(same)
+    runs: dict[SpanKey, str] = {}
     for some in chunks(sorted(set(host_of.values())), MOST_IDS):
-        parameters = {"traces": [host.trace_id for host in some], "spans": [host.span_id for host in some]}
-        found = client.query(_RUNS, parameters=parameters | _project(tenant)).result_rows
-        runs |= {(trace_id, span_id): run_id for trace_id, span_id, run_id in found}
-    return {key: runs[host[:2]] for key, host in host_of.items() if host[:2] in runs}
+        parameters = {"traces": [trace_id for trace_id, _ in some], "spans": [span_id for _, span_id in some]}
+        rows = client.query(_RUNS, parameters=parameters | _project(tenant)).result_rows
+        runs |= {(trace_id, span_id): run_id for trace_id, span_id, run_id in rows}
+    found.runs = {key: runs[host] for key, host in host_of.items() if host in runs}
+    found.traces.update(trace_id for trace_id, _ in host_of.values())
 
 
-def _overlap(host: _Host, light: Light) -> bool:
+def _overlap(one: _Call, other: Light) -> bool:
     end = 2**64
-    return host.start_ns - SAME_CALL_NS <= (light.end_ns or end) and light.start_ns - SAME_CALL_NS <= (
-        host.end_ns or end
-    )
+    return one.start_ns - SAME_CALL_NS <= (other.end_ns or end) and other.start_ns - SAME_CALL_NS <= (one.end_ns or end)
+
+
+def _signed(time_ns: int) -> int:
+    return min(max(time_ns, 0), 2**63 - 1)
 
 
 def _rows(client: Client, sql: str, tenant: Tenant, ids: Sequence[str]) -> list[Sequence[Any]]:

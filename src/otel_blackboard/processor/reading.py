@@ -203,7 +203,8 @@ def _join_key(span: Span, shape: Shape, light: Light) -> str:
     """What brings this span's trace together with others: the run that they share, after SATELLITE where it may be another
     record of a call elsewhere, whose run it then takes."""
     run = next((joined_run(known.name, key) for known in shape.by_field if (key := known.join_key(span))), "")
-    alone = light.role == PROVIDER_CALL and light.response_id and not light.parent_span_id
+    answered = bool(light.response_id) or light.status == "failed"
+    alone = light.role == PROVIDER_CALL and answered and not light.parent_span_id
     return SATELLITE + run if alone and any(known.satellite(span) for known in shape.by_field) else run
 
 

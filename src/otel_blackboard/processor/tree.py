@@ -58,13 +58,19 @@ def _node(light: Light) -> _Node:
 
 
 def resolve(
-    spans: Sequence[Light], logs: Iterable[LogLight] = (), hosts: Mapping[str, str] = {}
+    spans: Sequence[Light],
+    logs: Iterable[LogLight] = (),
+    hosts: Mapping[str, str] = {},
+    usage: Mapping[str, Mapping[str, int]] = {},
 ) -> tuple[list[Resolved], list[RunPart]]:
     """The rows of one trace. `spans` holds each span id once. `hosts`: span id of a satellite → the run of the call in
-    another trace that it restates."""
+    another trace that it restates. `usage`: span id → the usage that its satellite tells: it is what counts."""
     if not spans:
         return [], []
     complete_from_logs(spans, logs)
+    for light in spans:
+        if light.span_id in usage:
+            _take_usage(light, usage[light.span_id])
     nodes = sorted(map(_node, _without_restated(spans)), key=lambda node: node.key)
     order = _tree(nodes)
     _name_models(order)
@@ -92,6 +98,14 @@ _FROM_LOGS = (
     *USAGE,
 )
 _PRICED_BY = frozenset(("provider", "request_model", "response_model", *USAGE))
+
+
+def _take_usage(light: Light, told: Mapping[str, int]) -> None:
+    for name, count in told.items():
+        setattr(light, name, count)
+    if light.cost_source != "span":
+        light.cost_usd, light.cost_source = None, ""
+        set_price(light)
 
 
 def complete_from_logs(spans: Sequence[Light], logs: Iterable[LogLight]) -> None:

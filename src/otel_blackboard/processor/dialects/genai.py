@@ -51,7 +51,7 @@ for _values, _meant in (
     _OPERATIONS |= dict.fromkeys(_values.split(), _meant)
 
 # Values of gen_ai.provider.name and gen_ai.system that name a framework and are not said in a module of its own yet.
-_FRAMEWORKS = ("langchain", "langgraph", "crewai", "autogen", "spring_ai", "gcp.vertex.agent")
+_FRAMEWORKS = ("langchain", "langgraph", "crewai")
 
 
 def _role(span: Span) -> Role | None:

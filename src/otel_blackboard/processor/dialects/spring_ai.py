@@ -6,7 +6,16 @@ own; prompts and answers of version 1.0 and later are lines of the application's
 
 from __future__ import annotations
 
-from otel_blackboard.processor.dialects.dialect import AGENT, EXECUTE_TOOL, NO_ROLE, RETRIEVAL, TOOL, Dialect, Role
+from otel_blackboard.processor.dialects.dialect import (
+    AGENT,
+    EXECUTE_TOOL,
+    NO_ROLE,
+    RETRIEVAL,
+    TOOL,
+    Dialect,
+    Role,
+    not_provider,
+)
 from otel_blackboard.processor.values import first_text
 from otel_blackboard.records import Span, Value
 
@@ -53,7 +62,7 @@ DIALECT = Dialect(
         "documents": ("db.vector.query.response.documents",),
     },
     ignore={
-        "provider": _is_none,
+        "provider": not_provider("spring_ai", "none"),
         "request_model": _is_none,
         "response_model": _is_none,
         "response_id": _is_none,
