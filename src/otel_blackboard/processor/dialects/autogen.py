@@ -34,6 +34,7 @@ def _names(span: Span, role: Role) -> dict[str, str]:
 
 DIALECT = Dialect(
     name="autogen",
+    lacks=("Model calls, usage and content."),
     keys=(),
     scopes=(
         "autogen-core",

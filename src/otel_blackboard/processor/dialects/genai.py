@@ -138,6 +138,12 @@ def message_role(event_name: str) -> str:
 
 DIALECT = Dialect(
     name="gen_ai",
+    lacks=(
+        "Content, unless capture is switched on; by pointer it is named and never opened. Embedding inputs "
+        "(openai, 1.3b0). openai-v2 up to 2.4b0 does not see the Responses API, 2.1b0 no embeddings either; the "
+        "packages for OpenAI Agents and LlamaIndex emit no model calls and expect genai-openai beside them. Texts "
+        "of retrieved documents: id and score alone."
+    ),
     keys=("gen_ai.", "session.id", "user.id", "enduser.id"),
     scopes=("opentelemetry.instrumentation.genai.",),
     role=_role,

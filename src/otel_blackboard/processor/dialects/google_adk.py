@@ -74,6 +74,11 @@ def _log_spans(record: LogRecord, event_name: str) -> list[Span]:
 
 DIALECT = Dialect(
     name="google_adk",
+    lacks=(
+        "Version 1: passes have no attributes but their name. Version 2: arguments and results of tools unless "
+        "span capture is on, content only as log records by default. Under OpenInference one span tells of two "
+        "calls."
+    ),
     keys=("gcp.vertex.agent.",),
     scopes=("gcp.vertex.agent",),
     role=_role,

@@ -44,6 +44,7 @@ def _role(span: Span) -> Role | None:
 
 DIALECT = Dialect(
     name="loongsuite",
+    lacks=("What the GenAI conventions do not say already. Read from its documentation."),
     keys=("gen_ai.span.kind", "gen_ai.skill."),
     role=_role,
     facts={},
