@@ -18,7 +18,6 @@ def _role(span: Span) -> Role | None:
 
 DIALECT = Dialect(
     name="blackboard",
-    lacks=("Nothing that our own span processor knows: what is not stamped is found by the tree."),
     keys=("blackboard.",),
     role=_role,
     facts={
