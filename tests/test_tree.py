@@ -283,7 +283,7 @@ class TestPasses:
         root = trace.span("POST /ask", 0, 9)
         trace.chat(1, 2, root)
         trace.tool("look", 3, 4, root)
-        assert passes(derive(trace.spans)[0]) == [("step_chat-gpt-4o-mini", "", 1, 1, ["gpt-4o-mini", "look"])]
+        assert passes(derive(trace.spans)[0]) == [("step_post-ask", "", 1, 1, ["gpt-4o-mini", "look"])]
 
     def test_a_step_directly_in_a_step_of_the_same_agent_is_the_same_pass(self) -> None:
         trace = Trace()

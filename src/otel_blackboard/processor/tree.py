@@ -249,24 +249,48 @@ def _resolve_part(name: str, nodes: list[_Node], hosts: Mapping[str, str]) -> tu
     trace_id = nodes[0].light.trace_id
     run_id = name or run_of_trace(trace_id)
     root = _root(nodes)
-    part_agent = root.light.agent_id
-    implicit_step = "step_" + slug(part_agent or root.light.agent_id or root.light.name)
+    agents = {node.light.agent_id for node in nodes} - {""}
+    only_agent = root.light.agent_id if len(agents) == 1 else ""
+    implicit_step = "step_" + slug(root.light.agent_id or _run_name(root, nodes))
     use_case = next((n.light.use_case_id for n in [root, *nodes] if n.light.use_case_id), "")
     _assign_steps(nodes, root)
-    rows = {node.light.span_id: _row(node, name, run_id, implicit_step, part_agent, use_case) for node in nodes}
+    rows = {node.light.span_id: _row(node, name, run_id, implicit_step, only_agent, use_case) for node in nodes}
     _judge_guards(nodes, rows)
     groups = _calls(nodes, rows, hosts)
     _bill(nodes, rows, groups, hosts)
     _match_requests(nodes, rows)
-    _choose_outputs(nodes, rows)
+    _choose_outputs(nodes, rows, root)
     return list(rows.values()), _summary(name, run_id, trace_id, root, nodes, rows, groups)
 
 
 def _root(nodes: list[_Node]) -> _Node:
-    """The flow_run at the top, else the topmost span with a role, else the topmost: the earliest of each."""
+    """What the run is called by and how it went: the flow_run at the top, else the topmost span with a role, the earliest
+    of each. Where several with a role stand side by side below one without (a web server's), that one."""
     runs = [node for node in nodes if node.light.role == FLOW_RUN]
     roles = [node for node in nodes if node.light.role]
-    return min(runs or roles or nodes, key=lambda node: (node.depth, *node.key))
+    root = min(runs or roles or nodes, key=lambda node: (node.depth, *node.key))
+    top = _top(root)
+    if runs or top is root:
+        return root
+    below: set[str] = set()  # the top, and what has no role between it and those
+    beside = 0
+    for node in nodes:
+        if node is top or (node.parent is not None and node.parent.light.span_id in below):
+            if node.light.role:
+                beside += 1
+            else:
+                below.add(node.light.span_id)
+    return top if beside > 1 else root
+
+
+def _top(node: _Node) -> _Node:
+    while node.parent is not None:
+        node = node.parent
+    return node
+
+
+def _run_name(root: _Node, nodes: list[_Node]) -> str:
+    return root.light.run_name or next((n.light.run_name for n in nodes if n.light.run_name), "") or root.light.name
 
 
 def _assign_steps(nodes: list[_Node], root: _Node) -> None:
@@ -334,7 +358,7 @@ def _directly(outer: _Node, inner: _Node) -> bool:
     return above is not None and above.light.role == STEP and above.step is outer
 
 
-def _row(node: _Node, part: str, run_id: str, implicit_step: str, part_agent: str, use_case: str) -> Resolved:
+def _row(node: _Node, part: str, run_id: str, implicit_step: str, only_agent: str, use_case: str) -> Resolved:
     light = node.light
     row = Resolved(light.trace_id, light.span_id, part, run_id)
     row.parent_span_id = node.parent.light.span_id if node.parent is not None else ""
@@ -352,7 +376,8 @@ def _row(node: _Node, part: str, run_id: str, implicit_step: str, part_agent: st
     if step is None:
         row.step_id = light.step_id or implicit_step
         row.step_name = light.step_name
-        row.agent_id = ("" if _is_agent_tool(light) else light.agent_id) or part_agent
+        calling = node.parent if _is_agent_tool(light) else node
+        row.agent_id = (calling.agent_id if calling is not None else "") or only_agent
         row.pass_seq, row.attempt = light.pass_seq, light.attempt
     else:
         own = step.light
@@ -418,31 +443,22 @@ def _calls(nodes: list[_Node], rows: dict[str, Resolved], hosts: Mapping[str, st
             for node in below:
                 if _same_tool_call(outer, node) or (len(below) == 1 and _restates_tool(outer, node)):
                     join(outer, node)
-        elif len(below) == 1 and _same_model(outer, below[0]) and below[0].light.span_id not in restating:
+            continue
+        beside = [node for node in below if node.light.span_id not in restating]
+        for one, other in [*_same_response(beside), *_twins(beside)]:  # several instrumentations tell of one request
+            join(one, other)
+        requests = {find(node.light.span_id) for node in below}
+        if len(requests) == 1 and len(beside) == len(below) and all(_same_model(outer, node) for node in below):
             join(outer, below[0])
         elif same := [node for node in below if _same_answer(outer.light, node.light)]:
             for node in same:  # the others came to stand below it
                 join(outer, node)
         else:
             restating.add(span_id)  # calls of its own below: it only sums them up
-    for key in ("response_id", "tool_call_id"):
-        shared: dict[tuple[str, str, str], list[_Node]] = defaultdict(list)
-        for node in calls:
-            if (value := getattr(node.light, key)) and node.light.span_id not in restating:
-                passed = rows[node.light.span_id].step_span_id if key == "tool_call_id" else ""
-                shared[(node.light.role, value, passed)].append(node)
-        for same in shared.values():
-            latest: _Node | None = None  # the one that ends last of those before
-            for node in sorted(same, key=lambda node: node.key):
-                if latest is not None and (
-                    _overlap(latest.light, node.light) or (key == "tool_call_id" and _same_arguments(latest, node))
-                ):
-                    join(latest, node)
-                if latest is None or _end(node.light) > _end(latest.light):
-                    latest = node
     own = [node for node in calls if node.light.span_id not in restating]
-    for one, other in [*_told_in_two_passes(own), *_twins(own), *_streamed(own)]:
-        join(one, other)
+    for pairs in (_same_response, _same_tool_call_of_pass, _told_in_two_passes, _twins, _streamed):
+        for one, other in pairs(own):
+            join(one, other)
     groups: dict[str, list[_Node]] = defaultdict(list)
     for node in calls:
         if node.light.span_id not in restating:
@@ -465,6 +481,41 @@ def _fail_unanswered(row: Resolved, same_call: list[_Node]) -> None:
     failed = next((node.light for node in same_call if node.light.status == "failed"), None)
     if failed and not any(node.light.has_output or _has_usage(node.light) for node in same_call):
         row.status, row.error = "failed", failed.error
+
+
+def _same_response(calls: Iterable[_Node]) -> list[tuple[_Node, _Node]]:
+    """Records of one response id whose times overlap."""
+    by_id: dict[tuple[str, str], list[_Node]] = defaultdict(list)
+    for node in calls:
+        if node.light.response_id:
+            by_id[(node.light.role, node.light.response_id)].append(node)
+    return [
+        (last, node) for same in by_id.values() for last, node in _successive(same) if _overlap(last.light, node.light)
+    ]
+
+
+def _same_tool_call_of_pass(calls: Iterable[_Node]) -> list[tuple[_Node, _Node]]:
+    """Records of one tool call id in one pass: those of another time too, where they say the same."""
+    by_id: dict[tuple[str, str, str], list[_Node]] = defaultdict(list)
+    for node in calls:
+        if node.light.tool_call_id:
+            by_id[(node.light.role, node.light.tool_call_id, _own_pass(node))].append(node)
+    return [
+        (last, node)
+        for same in by_id.values()
+        for last, node in _successive(same)
+        if _overlap(last.light, node.light) or _same_arguments(last, node)
+    ]
+
+
+def _successive(nodes: list[_Node]) -> Iterable[tuple[_Node, _Node]]:
+    """Each but the first by start, with the one that ends last of those before it."""
+    nodes = sorted(nodes, key=lambda node: node.key)
+    last = nodes[0]
+    for node in nodes[1:]:
+        yield last, node
+        if _end(node.light) > _end(last.light):
+            last = node
 
 
 def _told_in_two_passes(calls: Iterable[_Node]) -> list[tuple[_Node, _Node]]:
@@ -639,46 +690,70 @@ def _detail(light: Light) -> int:
 
 
 def _match_requests(nodes: list[_Node], rows: dict[str, Resolved]) -> None:
-    """Which model answer asked for each tool call, and at which place: by call id, else by name and arguments in order."""
-    answers: dict[str, list[_Node]] = defaultdict(list)
-    tools: dict[str, list[_Node]] = defaultdict(list)
+    """Which model answer asked for each tool call, and at which place: by call id, else by name and arguments in order.
+
+    Looked for in the call's own pass, then around it (graphs whose model and whose tools are two nodes), then in the whole
+    run, where a name alone says nothing."""
+    answers: list[_Node] = []
+    tools: list[_Node] = []
     for node in sorted(nodes, key=lambda node: node.key):
-        row = rows[node.light.span_id]
-        if row.call_span_id:
-            if node.light.role == TOOL:
-                tools[row.step_span_id].append(node)
-            elif node.light.requested:
-                answers[row.step_span_id].append(node)
-    for step, called in tools.items():
-        asked = [
-            (answer, index, call)
-            for answer in answers[step]
-            for index, call in enumerate(answer.light.requested)
-            if rows[answer.light.span_id].call_span_id == answer.light.span_id or not _asked_above(answer, rows)
-        ]
-        # What was asked before the tool call at hand, latest last: both lists are in order of time and walked once.
-        by_id: dict[str, list[_Asked]] = defaultdict(list)
-        by_name: dict[str, list[_Asked]] = defaultdict(list)
-        taken: set[tuple[str, int]] = set()
-        place = 0
-        for node in called:
-            row, light = rows[node.light.span_id], node.light
-            while place < len(asked) and asked[place][0].light.start_ns <= light.start_ns:
-                by_id[asked[place][2].id].append(asked[place])
-                by_name[asked[place][2].name].append(asked[place])
-                place += 1
-            if row.call_span_id != light.span_id:
-                continue
-            if light.tool_call_id:
-                latest = _latest_open(by_id[light.tool_call_id], taken)[-1:]
-            else:
-                latest = _latest_open(by_name[light.tool_name], taken)
-            same = [each for each in latest if each[2].arguments_sha256 == light.arguments_sha256]
-            if latest:
-                answer, index, call = (same or latest)[0]
-                taken.add((answer.light.span_id, index))
-                row.requested_by, row.requested_index = answer.light.span_id, index
-                row.tool_call_id = row.tool_call_id or call.id
+        representative = rows[node.light.span_id].call_span_id
+        if node.light.role == TOOL and representative == node.light.span_id:
+            tools.append(node)
+        elif node.light.requested and representative:
+            if representative == node.light.span_id or not _asked_above(node, rows):
+                answers.append(node)
+    taken: set[tuple[str, int]] = set()
+    for within, by_name in ((_own_pass, True), (_around_pass, True), (_whole_run, False)):
+        asked: dict[str, list[_Asked]] = defaultdict(list)
+        called: dict[str, list[_Node]] = defaultdict(list)
+        for node in answers:
+            asked[within(node)] += [(node, index, call) for index, call in enumerate(node.light.requested)]
+        for node in tools:
+            if not rows[node.light.span_id].requested_by:
+                called[within(node)].append(node)
+        for place, wanting in called.items():
+            _match(wanting, asked[place], taken, rows, by_name)
+
+
+def _own_pass(node: _Node) -> str:
+    return node.step.light.span_id if node.step is not None else ""
+
+
+def _around_pass(node: _Node) -> str:
+    above = (node.step or node).parent
+    return above.light.span_id if above is not None else ""
+
+
+def _whole_run(node: _Node) -> str:
+    return ""
+
+
+def _match(
+    tools: list[_Node], asked: list[_Asked], taken: set[tuple[str, int]], rows: dict[str, Resolved], by_name: bool
+) -> None:
+    """What was asked before the tool call at hand, latest last: both lists are in order of time and walked once."""
+    by_id: dict[str, list[_Asked]] = defaultdict(list)
+    of_name: dict[str, list[_Asked]] = defaultdict(list)
+    place = 0
+    for node in tools:
+        row, light = rows[node.light.span_id], node.light
+        while place < len(asked) and asked[place][0].light.start_ns <= light.start_ns:
+            by_id[asked[place][2].id].append(asked[place])
+            of_name[asked[place][2].name].append(asked[place])
+            place += 1
+        if light.tool_call_id:
+            latest = _latest_open(by_id[light.tool_call_id], taken)[-1:]
+        else:
+            latest = _latest_open(of_name[light.tool_name], taken)
+        same = [each for each in latest if each[2].arguments_sha256 == light.arguments_sha256]
+        if not (light.tool_call_id or by_name):
+            latest = same = same if light.arguments_sha256 else []
+        if latest:
+            answer, index, call = (same or latest)[0]
+            taken.add((answer.light.span_id, index))
+            row.requested_by, row.requested_index = answer.light.span_id, index
+            row.tool_call_id = row.tool_call_id or call.id
 
 
 _Asked = tuple[_Node, int, RequestedCall]
@@ -708,19 +783,28 @@ def _asked_above(answer: _Node, rows: dict[str, Resolved]) -> bool:
     return False
 
 
-def _choose_outputs(nodes: list[_Node], rows: dict[str, Resolved]) -> None:
-    """Which span's output stands for each pass: the pass's own (outermost first), else that of its last model call."""
+def _choose_outputs(nodes: list[_Node], rows: dict[str, Resolved], root: _Node) -> None:
+    """Which span's output stands for each pass: the pass's own (outermost first), else that of its last model call.
+
+    What a flow_run at the root returns is the answer of the calls under no step, where no step tells one."""
+    of_flow = (
+        root.light.role == FLOW_RUN
+        and root.light.has_output
+        and not any(node.light.role == STEP and node.light.has_output for node in nodes)
+        and any(node.step is None and rows[node.light.span_id].call_span_id for node in nodes)
+    )
     best: dict[tuple[str, str, str, int | None, int | None], tuple[tuple[int, int, int, str], str]] = {}
     for node in nodes:
         light, row = node.light, rows[node.light.span_id]
-        if not light.has_output or light.role not in (STEP, PROVIDER_CALL) or light.operation == "embeddings":
+        answers = light.role in (STEP, PROVIDER_CALL) or (of_flow and node is root)
+        if not light.has_output or not answers or light.operation == "embeddings":
             continue
         if light.role == PROVIDER_CALL and not row.call_span_id:
             continue
         rank = (
-            (1, -node.depth, -light.start_ns, light.span_id)
-            if light.role == STEP
-            else (0, light.start_ns, -node.depth, light.span_id)
+            (0, light.start_ns, -node.depth, light.span_id)
+            if light.role == PROVIDER_CALL
+            else (1, -node.depth, -light.start_ns, light.span_id)
         )
         key = (row.step_span_id, row.step_id, row.agent_id, row.pass_seq, row.attempt)
         if key not in best or rank > best[key][0]:
@@ -742,13 +826,11 @@ def _summary(
     groups: dict[str, list[_Node]],
 ) -> RunPart:
     lights = [node.light for node in nodes]
-    part = RunPart(trace_id, name, run_id, root_span_id=root.light.span_id)
+    part = RunPart(trace_id, name, run_id, root_span_id=_top(root).light.span_id)
     part.original_run_id = next(
         (light.labels["original_run_id"] for light in lights if "original_run_id" in light.labels), ""
     )
-    part.name = (
-        root.light.run_name or next((light.run_name for light in lights if light.run_name), "") or root.light.name
-    )
+    part.name = _run_name(root, nodes)
     part.is_root = root.light.role == FLOW_RUN
     part.status = {"running": "running", "failed": "failed"}.get(root.light.status, "complete")
     part.error = root.light.error if root.light.status == "failed" else ""

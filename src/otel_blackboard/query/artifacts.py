@@ -15,7 +15,7 @@ from typing import Any
 import orjson
 
 from otel_blackboard.processor.dialects import BY_FIELD
-from otel_blackboard.processor.dialects.dialect import PROVIDER_CALL, STEP, TOOL
+from otel_blackboard.processor.dialects.dialect import FLOW_RUN, PROVIDER_CALL, STEP, TOOL
 from otel_blackboard.processor.dialects.genai import message_role
 from otel_blackboard.processor.flattened import lost, unflatten
 from otel_blackboard.processor.identity import artifact_id
@@ -34,7 +34,12 @@ from otel_blackboard.processor.values import parsed
 from otel_blackboard.records import ArtifactRow, Body, RequestedCall, Resolved, Tenant
 
 _ORIGINS = {"attribute": 0, "event": 1, "log": 2, "pointer": 3, "": 4}
-_KIND_OF_ROLE = {TOOL: ("tool_result",), PROVIDER_CALL: ("llm_prompt", "agent_output"), STEP: ("agent_output",)}
+_KIND_OF_ROLE = {
+    TOOL: ("tool_result",),
+    PROVIDER_CALL: ("llm_prompt", "agent_output"),
+    STEP: ("agent_output",),
+    FLOW_RUN: ("agent_output",),
+}
 
 
 @dataclass(slots=True)
