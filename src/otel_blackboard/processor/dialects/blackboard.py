@@ -44,8 +44,8 @@ DIALECT = Dialect(
     labels={
         "outcome": ("blackboard.outcome",),
         "failure_reason": ("blackboard.failure.reason",),
-        "skill_name": ("blackboard.skill.name", "gen_ai.skill.name"),
-        "skill_version": ("blackboard.skill.version", "gen_ai.skill.version"),
+        "skill_name": ("blackboard.skill.name",),
+        "skill_version": ("blackboard.skill.version",),
         "guard_name": ("blackboard.guard.name",),
         "guard_status": ("blackboard.guard.status",),
         "guard_type": ("blackboard.guard.type",),

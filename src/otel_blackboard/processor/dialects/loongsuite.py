@@ -47,9 +47,5 @@ DIALECT = Dialect(
     keys=("gen_ai.span.kind", "gen_ai.skill."),
     role=_role,
     facts={},
-    labels={
-        "skill_name": ("gen_ai.skill.name",),
-        "skill_id": ("gen_ai.skill.id",),
-        "skill_version": ("gen_ai.skill.version",),
-    },
+    labels={"skill_id": ("gen_ai.skill.id",)},
 )
