@@ -518,7 +518,8 @@ class TestCalls:
         assert (rows[tool.span_id].requested_by, rows[tool.span_id].tool_call_id) == (asking.span_id, "c2")
 
     @pytest.mark.parametrize(
-        ("call_id", "arguments", "asked"), [("c1", None, True), (None, {"n": 1}, True), (None, None, False), (None, {"n": 2}, False)]
+        ("call_id", "arguments", "asked"),
+        [("c1", None, True), (None, {"n": 1}, True), (None, None, False), (None, {"n": 2}, False)],
     )  # fmt: skip
     def test_far_from_the_answer_a_name_alone_says_nothing(
         self, call_id: str | None, arguments: Any, asked: bool

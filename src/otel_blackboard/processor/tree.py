@@ -709,9 +709,8 @@ def _match_requests(nodes: list[_Node], rows: dict[str, Resolved]) -> None:
         representative = rows[node.light.span_id].call_span_id
         if node.light.role == TOOL and representative == node.light.span_id:
             tools.append(node)
-        elif node.light.requested and representative:
-            if representative == node.light.span_id or not _asked_above(node, rows):
-                answers.append(node)
+        elif node.light.requested and representative and not _asked_above(node, rows):
+            answers.append(node)
     taken: set[tuple[str, int]] = set()
     for within, by_name in ((_own_pass, True), (_around_pass, True), (_whole_run, False)):
         asked: dict[str, list[_Asked]] = defaultdict(list)
@@ -783,8 +782,8 @@ def _latest_open(asked: list[_Asked], taken: set[tuple[str, int]]) -> list[_Aske
 
 def _asked_above(answer: _Node, rows: dict[str, Resolved]) -> bool:
     """Whether the same request's representative already lists the calls that this record repeats."""
-    above = answer.parent
     representative = rows[answer.light.span_id].call_span_id
+    above = answer.parent if representative != answer.light.span_id else None
     while above is not None:
         if above.light.span_id == representative:
             return bool(above.light.requested)
