@@ -754,9 +754,10 @@ def passes_of(nodes: Sequence[Node]) -> list[Pass]:
         if node.role != STEP and node.call is not node:
             continue
         own = node.holds
-        agent = own.agent_id if own and own.role == STEP and own.agent_id else node.agent_id
+        step = own if own and own.role == STEP else None
+        agent = step.agent_id if step and step.agent_id else node.agent_id
         stamp = node.pass_seq
-        attempt = next((each.attempt for each in (node, own) if each is not None and each.attempt is not None), 1)
+        attempt = next((each.attempt for each in (node, step) if each is not None and each.attempt is not None), 1)
         which: tuple[Any, ...] = (stamp, attempt) if stamp is not None else (own,) if own else ()
         key = (node.step_id, agent, stamp is not None, *which)
         if key not in found:

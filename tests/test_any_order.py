@@ -197,9 +197,9 @@ def attributes_of(draw: st.DrawFn, kind: str, trace: str) -> dict[str, Any]:
     if kind == "agent_tool":
         own |= {"made_up.agent_tool": draw(st.sampled_from(["look", "ask"])), "gen_ai.agent.name": agent}
     if kind == "guard":
-        own["made_up.guard"] = draw(st.sampled_from(["g1", "g2"]))
+        own["made_up.guard"] = draw(often("g1", "g2"))
     if kind in ("step", "agent", "plain", "chat"):
-        own["made_up.tripped"] = draw(often(None, None, "g1"))
+        own["made_up.tripped"] = draw(st.sampled_from([None, "g1"]))
     if kind in ("flow", "step", "agent", "agent_tool", "plain", "tool") and draw(st.integers(0, 3)) == 0:
         own |= some(TOKENS)
     return {key: value for key, value in own.items() if value is not None}
@@ -220,7 +220,7 @@ def span_of(draw: st.DrawFn, trace: str, ids: list[str], place: int) -> Span:
 
 
 @st.composite
-def versions_of(draw: st.DrawFn, span: Span, trace: str, changes: list[str]) -> list[Span]:
+def versions_of(draw: st.DrawFn, span: Span, trace: str, changes: Sequence[str]) -> list[Span]:
     """The span, and now and then what else was sent under its id: a notice at its start, or a second end."""
     if draw(st.integers(0, 3)):
         return [span]
@@ -244,21 +244,32 @@ def versions_of(draw: st.DrawFn, span: Span, trace: str, changes: list[str]) -> 
     return [other] if draw(st.integers(0, 4)) == 0 else [span, other]
 
 
+ECHOES = ["twin", "twin", "below", "below", "elsewhere", "streamed", "failed"]
+ANSWER = ("gen_ai.output.messages", "gen_ai.response.id", *TOKENS)
+
+
 @st.composite
 def echo_of(draw: st.DrawFn, span: Span, span_id: str, ids: list[str]) -> Span:
     """What another instrumentation tells of the same: beside it, below it, or elsewhere."""
+    how = draw(st.sampled_from(ECHOES))
+    if how == "twin":
+        span.attributes.setdefault("gen_ai.usage.input_tokens", 10)
+    if how in ("streamed", "failed"):
+        answer = {key: span.attributes.pop(key) for key in ANSWER if key in span.attributes}
     other = copy.deepcopy(span)
     other.span_id, other.scope = span_id, Scope(draw(often("other", "second", "")))
-    other.parent_span_id = draw(st.sampled_from([span.parent_span_id] * 2 + [span.span_id] * 2 + ids))
-    later = draw(often(0.01, 0, 0.2)) if span.end_ns > span.start_ns else 0
-    other.start_ns += round(later * 10**9)
-    other.end_ns -= draw(often(0, 10**7, 10**8)) if span.end_ns > span.start_ns else 0
-    for key in draw(st.lists(st.sampled_from(sorted(span.attributes) or [""]), max_size=3)):
+    if how != "twin":
+        other.parent_span_id = draw(st.sampled_from(ids)) if how == "elsewhere" else span.span_id
+    for key in draw(st.lists(st.sampled_from(sorted(span.attributes) or [""]), max_size=draw(often(0, 2)))):
         other.attributes.pop(key, None)
-    if draw(st.integers(0, 4)) == 0:  # a streamed answer
-        for key in ("gen_ai.output.messages", "gen_ai.response.id", *TOKENS):
-            span.attributes.pop(key, None)
+    if span.end_ns > span.start_ns:
+        other.start_ns += draw(often(10**7, 0, 10**8))
+        other.end_ns -= draw(often(0, 10**7, 10**8))
+    if how == "streamed":
+        other.attributes |= answer or {"gen_ai.usage.input_tokens": 10}
         other.scope, other.parent_span_id, other.start_ns = span.scope, span.parent_span_id, other.end_ns
+    if how == "failed":
+        other.status_code, other.status_message = 2, "boom"
     return other
 
 
@@ -280,7 +291,8 @@ def satellite_of(draw: st.DrawFn, place: int, responses: list[str]) -> list[Span
         return [made]
     below = copy.deepcopy(made)
     below.span_id, below.parent_span_id, below.scope = hex_id(trace_id + "below", 16), made.span_id, Scope("other")
-    below.attributes |= draw(attributes_of(draw(KINDS), trace_id))
+    if draw(st.booleans()):
+        below.attributes = draw(attributes_of(draw(KINDS), trace_id))
     below.attributes.pop("gen_ai.response.id", None)  # it is no host
     below.status_code = 0
     return [made, below]
@@ -321,7 +333,8 @@ def stories(draw: st.DrawFn, most: int = 10) -> Story:
         ids = [hex_id(f"{'' if shared else trace}{place}", 16) for place in range(count)]
         for place in range(count):
             span = draw(span_of(trace, ids, place))
-            echoes = draw(often(0, 0, 0, 1, 2))
+            is_call = not {"gen_ai.request.model", "gen_ai.tool.name", "made_up.agent_tool"}.isdisjoint(span.attributes)
+            echoes = draw(often(0, 1, 1, 2)) if is_call else 0
             echo_ids = [hex_id(f"{'' if shared else trace}{place} echo {number}", 16) for number in range(echoes)]
             story.spans += [draw(echo_of(span, echo_id, ids)) for echo_id in echo_ids]
             story.spans += draw(versions_of(span, trace, changes))

@@ -53,6 +53,8 @@ class _Node:
 
 
 def _node(light: Light) -> _Node:
+    if _is_agent_tool(light):  # it is stamped with the numbers of the pass that it is a call of
+        return _Node(light, agent_id=light.agent_id)
     return _Node(light, agent_id=light.agent_id, step_id=light.step_id, pass_seq=light.pass_seq, attempt=light.attempt)
 
 
