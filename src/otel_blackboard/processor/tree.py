@@ -54,6 +54,8 @@ class _Node:
 
 
 def _node(light: Light) -> _Node:
+    if _is_agent_tool(light):  # it is stamped with the numbers of the pass that it is a call of
+        return _Node(light, agent_id=light.agent_id)
     return _Node(light, agent_id=light.agent_id, step_id=light.step_id, pass_seq=light.pass_seq, attempt=light.attempt)
 
 
@@ -190,19 +192,22 @@ def _tree(nodes: list[_Node]) -> list[_Node]:
 
 def _name_models(order: list[_Node]) -> None:
     """A model call that names no model has the one of the nearest call, or span of its own dialect, above that names one."""
+    if all(node.light.role != PROVIDER_CALL or node.light.request_model or node.light.response_model for node in order):
+        return
+    named: dict[str, dict[str | None, _Node]] = {}
+    """Span id → dialect, None for calls of any → the nearest span at or above that names a model."""
     for node in order:
         light = node.light
-        if light.role != PROVIDER_CALL or light.request_model or light.response_model:
-            continue
-        above = node.parent
-        while above is not None and not (
-            above.light.request_model and (above.light.role == PROVIDER_CALL or above.light.dialect == light.dialect)
-        ):
-            above = above.parent
-        if above is not None:
-            provider = light.provider or above.light.provider
-            node.light = replace(light, request_model=above.light.request_model, provider=provider)
-            set_price(node.light)
+        known = named[node.parent.light.span_id] if node.parent is not None else {}
+        if light.role == PROVIDER_CALL and not (light.request_model or light.response_model):
+            above = max((known[of] for of in (None, light.dialect) if of in known), key=lambda n: n.depth, default=None)
+            if above is not None:
+                provider = light.provider or above.light.provider
+                node.light = light = replace(light, request_model=above.light.request_model, provider=provider)
+                set_price(light)
+        if light.request_model:
+            known = known | ({None: node} if light.role == PROVIDER_CALL else {}) | {light.dialect: node}
+        named[light.span_id] = known
 
 
 def _earliest_on_cycle(node: _Node) -> _Node:
@@ -265,8 +270,8 @@ def _resolve_part(name: str, nodes: list[_Node], hosts: Mapping[str, str]) -> tu
     _assign_steps(nodes, root)
     rows = {node.light.span_id: _row(node, name, run_id, implicit_step, only_agent, use_case) for node in nodes}
     _judge_guards(nodes, rows)
-    groups = _calls(nodes, rows, hosts)
-    _bill(nodes, rows, groups, hosts)
+    groups = _calls(nodes, rows)
+    _bill(nodes, rows, groups, _told_elsewhere(nodes, rows, groups, hosts))
     _match_requests(nodes, rows)
     _choose_outputs(nodes, rows, root)
     return list(rows.values()), _summary(name, run_id, trace_id, root, nodes, rows, groups)
@@ -336,7 +341,7 @@ def _assign_steps(nodes: list[_Node], root: _Node) -> None:
 
 def _number_retries(nodes: list[_Node]) -> None:
     """Steps that say which pass they are without a number (label `pass_key`): one that comes again is its next attempt."""
-    keyed = [node for node in nodes if "pass_key" in node.light.labels and node.pass_seq is None]
+    keyed = [node for node in nodes if node.step is node and "pass_key" in node.light.labels and node.pass_seq is None]
     passes: dict[tuple[str, str], dict[str, list[_Node]]] = defaultdict(lambda: defaultdict(list))
     for node in sorted(keyed, key=lambda node: node.key):
         passes[(node.step_id, node.light.agent_id)][node.light.labels["pass_key"]].append(node)
@@ -422,7 +427,7 @@ def _judge_guards(nodes: list[_Node], rows: dict[str, Resolved]) -> None:
 # --------------------------------------------------------------------------------------------------------------- calls
 
 
-def _calls(nodes: list[_Node], rows: dict[str, Resolved], hosts: Mapping[str, str]) -> dict[str, list[_Node]]:
+def _calls(nodes: list[_Node], rows: dict[str, Resolved]) -> dict[str, list[_Node]]:
     """Groups the records of one request: representative span id → its spans. Sets call_span_id on every call."""
     calls = [node for node in nodes if node.light.role in (PROVIDER_CALL, TOOL)]
     by_id = {node.light.span_id: node for node in calls}
@@ -445,7 +450,7 @@ def _calls(nodes: list[_Node], rows: dict[str, Resolved], hosts: Mapping[str, st
         above = node.marked  # with no pass and no other kind of call in between
         if above is not None and above.light.role == node.light.role:
             directly_below[above.light.span_id].append(node)
-    restating = set(hosts)
+    restating: set[str] = set()
     for span_id in sorted(directly_below, key=lambda span_id: -by_id[span_id].depth):
         outer, below = by_id[span_id], directly_below[span_id]
         if outer.light.role == TOOL:
@@ -459,15 +464,15 @@ def _calls(nodes: list[_Node], rows: dict[str, Resolved], hosts: Mapping[str, st
         requests = {find(node.light.span_id) for node in below}
         if len(requests) == 1 and len(beside) == len(below) and all(_same_model(outer, node) for node in below):
             join(outer, below[0])
-        elif same := [node for node in below if _same_answer(outer.light, node.light)]:
+        elif same := [node for node in beside if _same_answer(outer.light, node.light)]:
             for node in same:  # the others came to stand below it
                 join(outer, node)
         else:
             restating.add(span_id)  # calls of its own below: it only sums them up
     own = [node for node in calls if node.light.span_id not in restating]
-    for pairs in (_same_response, _same_tool_call_of_pass, _told_in_two_passes, _twins, _streamed):
-        for one, other in pairs(own):
-            join(one, other)
+    same_id = [*_same_response(own), *_same_tool_call_of_pass(own)]
+    for one, other in [*same_id, *_told_in_two_passes(nodes, own), *_twins(own), *_streamed(own)]:
+        join(one, other)
     groups: dict[str, list[_Node]] = defaultdict(list)
     for node in calls:
         if node.light.span_id not in restating:
@@ -481,6 +486,19 @@ def _calls(nodes: list[_Node], rows: dict[str, Resolved], hosts: Mapping[str, st
             if row.role == TOOL and row.tool_name == row.name:  # it names no tool
                 row.tool_name = rows[representative].tool_name
     return groups
+
+
+def _told_elsewhere(
+    nodes: list[_Node], rows: dict[str, Resolved], groups: dict[str, list[_Node]], hosts: Mapping[str, str]
+) -> list[_Node]:
+    """Takes out of the calls those that are counted in another trace: satellites, with all other records of theirs."""
+    elsewhere = [node for node in nodes if node.light.span_id in hosts]
+    for representative in {rows[node.light.span_id].call_span_id for node in elsewhere} - {""}:
+        for node in groups.pop(representative):
+            rows[node.light.span_id].call_span_id = ""
+            if node.light.span_id not in hosts:
+                elsewhere.append(node)
+    return elsewhere
 
 
 def _fail_unanswered(row: Resolved, same_call: list[_Node]) -> None:
@@ -527,7 +545,7 @@ def _successive(nodes: list[_Node]) -> Iterable[tuple[_Node, _Node]]:
             last = node
 
 
-def _told_in_two_passes(calls: Iterable[_Node]) -> list[tuple[_Node, _Node]]:
+def _told_in_two_passes(nodes: Sequence[_Node], calls: Iterable[_Node]) -> list[tuple[_Node, _Node]]:
     """Records of one tool call under two spans for one pass: an instrumentation's of an agent, and the agent's own below.
 
     Some servers count call ids anew with each answer, so id, name and time have to be the same."""
@@ -535,55 +553,74 @@ def _told_in_two_passes(calls: Iterable[_Node]) -> list[tuple[_Node, _Node]]:
     for node in calls:
         if node.light.role == TOOL and node.light.tool_call_id:
             by_call[(node.light.tool_call_id, node.light.tool_name)].append(node)
-    found = []
-    for same in by_call.values():
-        same.sort(key=lambda node: node.key)
-        for node, later in pairwise(same):
-            nested = _holds(node.step, later.step) or _holds(later.step, node.step)
-            if node.step is not later.step and nested and later.light.start_ns < _end(node.light):
-                found.append((node, later))
-    return found
+    told = [sorted(same, key=lambda node: node.key) for same in by_call.values() if len(same) > 1]
+    pairs = [
+        (node, later)
+        for same in told
+        for node, later in pairwise(same)
+        if node.step is not later.step and later.light.start_ns < _end(node.light)
+    ]
+    if not pairs:
+        return []
+    extent = _extents(nodes)
+
+    def holds(outer: _Node | None, inner: _Node | None) -> bool:  # what belongs to no pass holds all
+        if outer is None or inner is None:
+            return outer is None
+        first, last = extent[outer.light.span_id]
+        return first <= extent[inner.light.span_id][0] <= last
+
+    return [(one, other) for one, other in pairs if holds(one.step, other.step) or holds(other.step, one.step)]
 
 
-def _holds(outer: _Node | None, inner: _Node | None) -> bool:
-    """Whether the outer pass holds the inner one; what belongs to no pass holds all."""
-    while inner is not None and inner is not outer:
-        inner = inner.parent
-    return inner is outer
+def _extents(nodes: Sequence[_Node]) -> dict[str, tuple[int, int]]:
+    """Span id → its place among the nodes, and the place of the last one below it."""
+    extent = {node.light.span_id: (place, place) for place, node in enumerate(nodes)}
+    for node in reversed(nodes):
+        if node.parent is not None:
+            first, last = extent[node.parent.light.span_id]
+            extent[node.parent.light.span_id] = (first, max(last, extent[node.light.span_id][1]))
+    return extent
 
 
 SAME_MOMENT_NS = 50_000_000
 """Two instrumentations of one client begin and end their spans of one call within this (captured: a few ms)."""
 
 _MOST_TWINS = 16
-"""Spans that one is compared with: more instrumentations than anyone installs."""
+"""Records that one is compared with: more instrumentations than anyone installs."""
 
 
 def _twins(calls: Iterable[_Node]) -> list[tuple[_Node, _Node]]:
-    """Model calls side by side that two instrumentations tell of: same parent, moment, model and tokens, and no id that
-    says otherwise."""
+    """Model calls side by side that several instrumentations tell of: same parent, moment, model and tokens, and no id that
+    says otherwise. An instrumentation tells of a call once: of two calls alike at one moment each has records of its own."""
     beside: dict[str, list[_Node]] = defaultdict(list)
     for node in calls:
         if node.light.role == PROVIDER_CALL and _has_usage(node.light):
             beside[node.parent.light.span_id if node.parent is not None else ""].append(node)
     found = []
     for group in beside.values():
-        group.sort(key=lambda node: node.key)
-        for place, node in enumerate(group):
-            for later in group[place + 1 : place + 1 + _MOST_TWINS]:
-                one, other = node.light, later.light
-                if other.start_ns - one.start_ns > SAME_MOMENT_NS:
-                    break
-                ids = {one.response_id, other.response_id} - {""}
-                if (
-                    one.scope != other.scope
-                    and len(ids) < 2
-                    and abs(_end(one) - _end(other)) <= SAME_MOMENT_NS
-                    and _same_model(node, later)
-                    and (one.input_tokens, one.output_tokens) == (other.input_tokens, other.output_tokens)
-                ):
-                    found.append((node, later))
+        told: list[list[_Node]] = []  # calls that began at this moment, by their records
+        for node in sorted(group, key=lambda node: node.key):
+            moment = node.light.start_ns - SAME_MOMENT_NS
+            told = [records for records in told if records[0].light.start_ns >= moment][-_MOST_TWINS:]
+            same = next((each for each in told if all(_is_twin(other, node) for other in each[:_MOST_TWINS])), None)
+            if same is None:
+                told.append([node])
+            else:
+                found.append((same[0], node))
+                same.append(node)
     return found
+
+
+def _is_twin(node: _Node, later: _Node) -> bool:
+    one, other = node.light, later.light
+    return (
+        one.scope != other.scope
+        and (not one.response_id or not other.response_id or one.response_id == other.response_id)
+        and abs(_end(one) - _end(other)) <= SAME_MOMENT_NS
+        and (one.input_tokens, one.output_tokens) == (other.input_tokens, other.output_tokens)
+        and _same_model(node, later)
+    )
 
 
 def _streamed(calls: Iterable[_Node]) -> list[tuple[_Node, _Node]]:
@@ -645,12 +682,14 @@ def _end(light: Light) -> int:
 
 
 def _bill(
-    nodes: list[_Node], rows: dict[str, Resolved], groups: dict[str, list[_Node]], hosts: Mapping[str, str]
+    nodes: list[_Node], rows: dict[str, Resolved], groups: dict[str, list[_Node]], elsewhere: Sequence[_Node]
 ) -> None:
     """One record of each call is billed: the one with most usage figures, the innermost of equals. Usage on anything
     above only restates it; where nothing below has usage, the innermost container counts once, as an aggregate."""
-    covered = set(hosts)
-    billed_calls: set[str] = set()
+    covered: set[str] = set()
+    billed_calls = {node.light.span_id for node in elsewhere}
+    for node in elsewhere:
+        _cover(node, covered)
     for members in sorted(groups.values(), key=lambda members: -max(node.depth for node in members)):
         reporting = [node for node in members if _has_usage(node.light)]
         # A tool that reports what the agent below it used only restates it; a model call above a tool never does.
