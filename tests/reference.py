@@ -353,6 +353,14 @@ def parts_of(trace_id: str, nodes: list[Node], hosts: Mapping[str, str]) -> list
             _judge(node)
         top: list[Node] = [node for node in own if node.role == FLOW] or [node for node in own if node.role] or own
         root = min(top, key=lambda node: (node.depth, *node.key))
+        highest = _within(root)[-1]
+        beside = [
+            node
+            for node in own
+            if node.role and highest in _within(node)[1:] and not any(each.role for each in _within(node)[1:])
+        ]
+        if root.role != FLOW and len(beside) > 1:  # what they share goes before the first of them
+            root = highest
         found.append(Part(trace_id, name, name or f"run_{trace_id}", own, root))
     return found
 
@@ -442,13 +450,17 @@ def give_places(part: Part) -> None:
     """Step, agent and stamped numbers of each span."""
     root = part.root
     use_case = next((node.light.use_case_id for node in (root, *part.nodes) if node.light.use_case_id), "")
+    agents = {node.light.agent_id for node in part.nodes} - {""}
     for node in part.nodes:
         light, own = node.light, node.holds
         node.use_case = light.use_case_id or use_case
         if own is None:
-            node.step_id = light.step_id or "step_" + slug(root.light.agent_id or root.light.name)
+            node.step_id = light.step_id or "step_" + slug(root.light.agent_id or _called(part))
             node.step_name = light.step_name
-            node.agent_id = (light.agent_id if not node.runs_agent else "") or root.light.agent_id
+            calling = node.parent if node.runs_agent else node
+            node.agent_id = calling.agent if calling else ""
+            if len(agents) == 1:
+                node.agent_id = node.agent_id or root.light.agent_id
             node.pass_seq, node.attempt = light.pass_seq, light.attempt
             continue
         inside = {
@@ -467,6 +479,12 @@ def give_places(part: Part) -> None:
         node.attempt = light.attempt if own.said_attempt is None else own.said_attempt
 
 
+def _called(part: Part) -> str:
+    """The name of the run."""
+    names = [part.root.light.run_name, *(node.light.run_name for node in part.nodes), part.root.light.name]
+    return next((name for name in names if name), "")
+
+
 # ------------------------------------------------------------------------------------------------- calls and bills
 
 
@@ -477,17 +495,18 @@ def give_calls(part: Part) -> list[list[Node]]:
     summing: set[Node] = set()
     for node in sorted(calls, key=lambda node: -node.depth):
         if node.role == MODEL and (inside := holding[node]):
-            one = len(inside) == 1 and _same_model(node, inside[0]) and inside[0] not in summing
+            one = _is_one(inside, summing) and all(_same_model(node, each) for each in inside)
             if not one and not any(_same_answer(node, each) and each not in summing for each in inside):
                 summing.add(node)  # calls of its own below: it only sums them up
     records = [node for node in calls if node not in summing]
     same: list[tuple[Node, Node]] = []
-    for node in records:
+    for node in calls:
         inside = holding[node]
         only = inside[0] if len(inside) == 1 else None
+        same += _told_beside(inside, summing)
         for each in inside:
             if node.role == MODEL:
-                one = each is only and _same_model(node, each)
+                one = _is_one(inside, summing) and all(_same_model(node, other) for other in inside)
             else:
                 ids = [id for id in (node.light.tool_call_id, each.light.tool_call_id) if id]
                 one = len(ids) == 2 and ids[0] == ids[1]
@@ -496,32 +515,11 @@ def give_calls(part: Part) -> list[list[Node]]:
             if one or (node.role == MODEL and _same_answer(node, each)):
                 same.append((node, each))
     by_start = sorted(records, key=lambda node: node.key)
-    for node in by_start:
-        for key in ("response_id", "tool_call_id"):
-            before = [
-                each
-                for each in by_start[: by_start.index(node)]
-                if each.role == node.role
-                and getattr(node.light, key)
-                and getattr(each.light, key) == getattr(node.light, key)
-                and (key == "response_id" or each.holds is node.holds)
-            ]
-            if not before:
-                continue
-            latest = max(before, key=lambda each: _end(each.light))  # the first of equals
-            if _near(node.light, latest.light) or (key == "tool_call_id" and not _other_arguments(latest, node)):
-                same.append((latest, node))
+    same += _of_one_id(by_start, "response_id") + _of_one_id(by_start, "tool_call_id")
     same += _in_two_passes(by_start) + _side_by_side(by_start) + _streamed(by_start)
     groups: list[list[Node]] = []
     for node in records:
-        joined = [node]
-        while more := [
-            two
-            for pair in same
-            for one, two in (pair, pair[::-1])
-            if one in joined and two not in joined and two in records
-        ]:
-            joined.append(more[0])
+        joined = [each for each in _reached(node, same) if each in records]
         node.call = min(joined, key=lambda each: (each.depth, *each.key))
     for node in records:
         known = next((group for group in groups if group[0].call is node.call), None)
@@ -535,6 +533,46 @@ def give_calls(part: Part) -> list[list[Node]]:
     for node in (node for members in groups if members not in counted for node in members):
         node.call, node.elsewhere = None, True
     return counted
+
+
+def _reached(node: Node, pairs: Sequence[tuple[Node, Node]]) -> list[Node]:
+    joined = [node]
+    while more := [
+        two for pair in pairs for one, two in (pair, pair[::-1]) if one in joined and two not in joined
+    ]:
+        joined.append(more[0])
+    return joined
+
+
+def _told_beside(inside: Sequence[Node], summing: set[Node]) -> list[tuple[Node, Node]]:
+    """Model calls directly below one of theirs, that several instrumentations tell of."""
+    by_start = sorted((node for node in inside if node.role == MODEL and node not in summing), key=lambda node: node.key)
+    return _of_one_id(by_start, "response_id") + _side_by_side(by_start)
+
+
+def _is_one(inside: Sequence[Node], summing: set[Node]) -> bool:
+    """Whether all of them record the same request."""
+    reached = _reached(inside[0], _told_beside(inside, summing)) if inside else []
+    return set(reached) == set(inside) != set() and not summing & set(inside)
+
+
+def _of_one_id(by_start: Sequence[Node], key: str) -> list[tuple[Node, Node]]:
+    """Each record with the one before it of the same id that ends last, if it is near, or a tool of the same arguments."""
+    pairs = []
+    for place, node in enumerate(by_start):
+        before = [
+            each
+            for each in by_start[:place]
+            if each.role == node.role
+            and getattr(node.light, key)
+            and getattr(each.light, key) == getattr(node.light, key)
+            and (key == "response_id" or each.holds is node.holds)
+        ]
+        if before:
+            latest = max(before, key=lambda each: _end(each.light))  # the first of equals
+            if _near(node.light, latest.light) or (key == "tool_call_id" and not _other_arguments(latest, node)):
+                pairs.append((latest, node))
+    return pairs
 
 
 def _agree(members: Sequence[Node]) -> None:
@@ -687,33 +725,40 @@ def _within(node: Node) -> list[Node]:
 
 
 def give_requests(part: Part) -> None:
-    """Which answer asked for each tool call."""
+    """Which answer asked for each tool call: one of its own pass, else one around it, else one of the run."""
     by_start = sorted(part.nodes, key=lambda node: node.key)
     taken: list[tuple[Node, int]] = []
     for node in by_start:
         node.call_id = node.light.tool_call_id
-        if node.role != TOOL or node.call is not node:
-            continue
-        open_: list[tuple[Node, int, RequestedCall]] = [
-            (answer, index, call)
-            for answer in by_start
-            if answer.role == MODEL
-            and answer.holds is node.holds
-            and answer.light.start_ns <= node.light.start_ns
-            and (answer.call is answer or (answer.call is not None and not _listed_above(answer)))
-            for index, call in enumerate(answer.light.requested)
-            if (answer, index) not in taken
-            and (call.id == node.light.tool_call_id if node.light.tool_call_id else call.name == node.light.tool_name)
-        ]
-        if not open_:
-            continue
-        open_ = [each for each in open_ if each[0] is open_[-1][0]]
-        if node.light.tool_call_id:
-            open_ = open_[-1:]
-        alike = [each for each in open_ if each[2].arguments_sha256 == node.light.arguments_sha256]
-        node.asked_by, node.asked_at, call = (alike or open_)[0]
-        taken.append((node.asked_by, node.asked_at))
-        node.call_id = node.call_id or call.id
+
+    def around(node: Node) -> Node | None:
+        return (node.holds or node).parent
+
+    for near in (lambda one, other: one.holds is other.holds, lambda one, other: around(one) is around(other), None):
+        for node in by_start:
+            if node.role != TOOL or node.call is not node or node.asked_by is not None:
+                continue
+            id, sent = node.light.tool_call_id, node.light.arguments_sha256
+            open_: list[tuple[Node, int, RequestedCall]] = [
+                (answer, index, call)
+                for answer in by_start
+                if answer.role == MODEL
+                and (near is None or near(answer, node))
+                and answer.light.start_ns <= node.light.start_ns
+                and (answer.call is answer or (answer.call is not None and not _listed_above(answer)))
+                for index, call in enumerate(answer.light.requested)
+                if (answer, index) not in taken and (call.id == id if id else call.name == node.light.tool_name)
+            ]
+            open_ = [each for each in open_ if each[0] is open_[-1][0]]
+            if id:
+                open_ = open_[-1:]
+            alike = [each for each in open_ if each[2].arguments_sha256 == sent]
+            if near is None and not id:  # a name alone says nothing
+                open_ = alike = alike if sent else []
+            if open_:
+                node.asked_by, node.asked_at, call = (alike or open_)[0]
+                taken.append((node.asked_by, node.asked_at))
+                node.call_id = node.call_id or call.id
 
 
 def _listed_above(answer: Node) -> bool:
@@ -730,13 +775,17 @@ def give_outputs(part: Part) -> None:
         and (node.role == STEP or (node.role == MODEL and node.call is not None))
         and node.light.operation != "embeddings"
     ]
+    loose = any(node.holds is None and node.call is not None for node in part.nodes)
+    if loose and part.root.role == FLOW and part.root.light.has_output:
+        if not any(node.role == STEP and node.light.has_output for node in part.nodes):
+            speaking.append(part.root)
 
     def of(node: Node) -> tuple[Any, ...]:
         return (node.holds, node.step_id, node.agent_id, node.pass_seq, node.attempt)
 
     for node in speaking:
         alike = [each for each in speaking if of(each) == of(node)]
-        steps = [each for each in alike if each.role == STEP]
+        steps = [each for each in alike if each.role != MODEL]
         if steps:
             best = max(steps, key=lambda each: (-each.depth, -each.light.start_ns, each.light.span_id))
         else:
@@ -751,7 +800,8 @@ def passes_of(nodes: Sequence[Node]) -> list[Pass]:
     """All attempts of the run, numbered, in the order in which they are listed."""
     found: dict[tuple[Any, ...], Pass] = {}
     for node in sorted(nodes, key=lambda node: node.place):
-        if node.role != STEP and node.call is not node:
+        tells = node.role == STEP or (node.role == FLOW and node.stands)
+        if not tells and node.call is not node:
             continue
         own = node.holds
         step = own if own and own.role == STEP else None
@@ -763,7 +813,7 @@ def passes_of(nodes: Sequence[Node]) -> list[Pass]:
         if key not in found:
             of_stamp = (True, stamp, attempt) if stamp is not None else (False, 1, 1)
             found[key] = Pass(node.step_id, agent, *of_stamp)
-        (found[key].steps if node.role == STEP else found[key].calls).append(node)
+        (found[key].steps if tells else found[key].calls).append(node)
     passes = sorted(found.values(), key=lambda each: (each.start, each.attempt, *each.tie))
     for place, each in enumerate(passes):
         if not each.stamped:
@@ -808,7 +858,12 @@ def _number_calls(one: Pass) -> None:
 
 # ---------------------------------------------------------------------------------------------------- the artifacts
 
-_KINDS = {TOOL: ("tool_result",), MODEL: ("llm_prompt", "agent_output"), STEP: ("agent_output",)}
+_KINDS = {
+    TOOL: ("tool_result",),
+    MODEL: ("llm_prompt", "agent_output"),
+    STEP: ("agent_output",),
+    FLOW: ("agent_output",),
+}
 _ORIGIN = ("attribute", "event", "log", "pointer", "")
 
 
@@ -820,7 +875,9 @@ def artifacts_of(
     records: dict[tuple[Node, str], list[tuple[ArtifactRow, Node]]] = {}
     for row in rows:
         node = by_id.get((row.trace_id, row.span_id))
-        if node is not None and (node.role == STEP or node.call is not None) and row.kind in _KINDS.get(node.role, ()):
+        if node is None or row.kind not in _KINDS.get(node.role, ()):
+            continue
+        if node.role == STEP or node.call is not None or node.stands:
             records.setdefault((node.call or node, row.kind), []).append((row, node))
     found = [_one(of_call, kind, own, passes) for (of_call, kind), own in records.items()]
     for each in passes:
@@ -1073,7 +1130,6 @@ def _run(run_id: str, parts: list[Part], groups: dict[Part, list[list[Node]]]) -
     with_usage = [members for members in answered if any(node.billed for node in members)]
     with_cost = [members for members in answered if any(node.cost is not None for node in members)]
     end = 0 if is_open else max(light.end_ns for light in lights)
-    names = [leading[0].root.light.run_name, *(node.light.run_name for node in leading[0].nodes), root.name]
     triggers = [
         next((n.light.labels["trigger"] for n in (p.root, *p.nodes) if "trigger" in n.light.labels), "manual")
         for p in leading
@@ -1081,7 +1137,7 @@ def _run(run_id: str, parts: list[Part], groups: dict[Part, list[list[Node]]]) -
     return {
         "run_id": run_id,
         "original_run_id": first("original_run_id") or None,
-        "name": next((name for name in names if name), ""),
+        "name": _called(leading[0]),
         "status": "running" if is_open else "failed" if root.status == "failed" else "complete",
         "start_time": rfc3339(start(by_start[0])),
         "end_time": rfc3339(end),
@@ -1134,10 +1190,11 @@ def _inside(tenant: Tenant, run: dict[str, Any], parts: list[Part], rows: Iterab
         one, call_seq = of(node)
         light = node.light
         above = node.parent.light.span_id if node.parent else None
+        highest = _within(leading.root)[-1]
         timeline.append({
             "trace_id": light.trace_id,
             "span_id": light.span_id,
-            "parent_span_id": above or (None if node is leading.root else leading.root.light.span_id),
+            "parent_span_id": above or (None if node is highest else highest.light.span_id),
             "role": node.role or None,
             "name": light.name,
             "start_time": rfc3339(light.start_ns),
