@@ -825,9 +825,7 @@ def artifacts_of(
     found = [_one(of_call, kind, own, passes) for (of_call, kind), own in records.items()]
     for each in passes:
         prompts = [one for one in found if one.kind == "llm_prompt" and one.of is each]
-        in_order = sorted(
-            prompts, key=lambda one: (one.call_seq, *one.node.place, one.identity)
-        )
+        in_order = sorted(prompts, key=lambda one: (one.call_seq, *one.node.place, one.identity))
         for place, one in enumerate(in_order, 1):
             one.label = f"LLM call {place}"
         if paths and (path := path_of(each)):

@@ -308,9 +308,7 @@ def _assign_steps(nodes: list[_Node], root: _Node) -> None:
 
 def _number_retries(nodes: list[_Node]) -> None:
     """Steps that say which pass they are without a number (label `pass_key`): one that comes again is its next attempt."""
-    keyed = [
-        node for node in nodes if node.step is node and "pass_key" in node.light.labels and node.pass_seq is None
-    ]
+    keyed = [node for node in nodes if node.step is node and "pass_key" in node.light.labels and node.pass_seq is None]
     passes: dict[tuple[str, str], dict[str, list[_Node]]] = defaultdict(lambda: defaultdict(list))
     for node in sorted(keyed, key=lambda node: node.key):
         passes[(node.step_id, node.light.agent_id)][node.light.labels["pass_key"]].append(node)
