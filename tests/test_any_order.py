@@ -606,11 +606,11 @@ def during(worker: Exporter, act: Callable[[], None]) -> Iterator[None]:
     """Has `act` happen once in the worker's flush, after it has read a trace back and before it writes what it found."""
     resolve, acted = worker._resolve, []
 
-    def at_that_moment(trace: Any) -> Any:
+    def at_that_moment(*trace: Any) -> Any:
         if not acted:
             acted.append(True)
             act()
-        return resolve(trace)
+        return resolve(*trace)
 
     worker._resolve = at_that_moment  # type: ignore[method-assign]
     try:
