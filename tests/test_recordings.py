@@ -115,6 +115,21 @@ def test_model_calls_are_those_that_the_program_told_of(stores: Stores, name: st
     assert any(str(expected.answer) in text for text in outputs)
 
 
+@pytest.mark.parametrize("name", [name for name in NAMES if name in EXPECTED])
+def test_one_output_stands_for_each_pass_that_has_any(stores: Stores, name: str) -> None:
+    project = f"outputs-{name}"
+    send(stores, project, name, ORDERS["as recorded"])
+    for run in read(stores, project).runs:
+        path, kind = f"/runs/{run['run_id']}/artifacts", "agent_output"
+        all_of_them = ask(stores, project, path, kind=kind, earlier=True)["artifacts"]
+        standing = [_pass_of(artifact) for artifact in ask(stores, project, path, kind=kind)["artifacts"]]
+        assert sorted(standing) == sorted({_pass_of(artifact) for artifact in all_of_them})
+
+
+def _pass_of(artifact: Any) -> tuple[str, str, int]:
+    return artifact["step_id"], artifact["agent_id"], artifact["pass_seq"]
+
+
 def _requested_model(call: Any, true: Any) -> str:
     """The answer's model is the request's, with a date or a mark behind it."""
     return true["model"] if str(call["model"]).startswith(true["model"]) else ""

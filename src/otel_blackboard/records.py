@@ -385,6 +385,7 @@ class RunPart:
     run_id: str
     original_run_id: str = ""
     root_span_id: str = ""
+    """The top of its tree under which other tops are shown."""
     name: str = ""
     is_root: bool = False
     """Whether the part has a flow_run span at its top: the part that says how the whole run went."""

@@ -28,7 +28,8 @@ RECORDINGS = {
     ),
     "google-adk-2.13-latest-experimental": Expected(
         tokens=dict.fromkeys((0, 1), (120, 25, _THOUGHTS)),
-        tools=[_GET_WEATHER],  # its span has no content without SPAN capture
+        # The tool's own span has no content without SPAN capture: the arguments are those that the model asked for.
+        tools=[("get_weather", {"city": "Paris"}, None)],
         runs=1,
     ),
     "claude-code-2.1.197": Expected(prompts=whole(2, _NO_PROMPT), outputs={0: _SAID}, tools=[_BASH], runs=1),

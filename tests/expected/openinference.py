@@ -30,9 +30,9 @@ RECORDINGS = {
     "langgraph-openinference": Expected(
         calls=dict.fromkeys((3, 4), "embeddings of LangChain have no span"),
         tokens={2: (None, None, "a streamed answer without usage")},
-        # A tool of one argument is sent bare.
+        # A tool of one argument is sent bare: what the model asked for is known of the first only.
         tools=[
-            ("get_weather", "Paris", _TOOL_MESSAGE),
+            ("get_weather", {"city": "Paris"}, _TOOL_MESSAGE),
             (
                 "VectorStoreRetriever",
                 {"query": "weather in Paris"},

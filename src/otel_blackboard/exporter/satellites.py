@@ -27,15 +27,17 @@ _TOLD = (
     f"AND startsWith(join_key, '{SATELLITE}')"
 )
 _A_HOST = f"role = '{PROVIDER_CALL}' AND NOT startsWith(join_key, '{SATELLITE}')"
-_ANSWERED = f"SELECT {_CALL} FROM spans WHERE {OF_PROJECT} AND response_id IN {{ids:Array(String)}} AND {_A_HOST}"
+# What was replaced may be among these: FINAL with an index that skips would not see what replaced it.
+_ANSWERED = (
+    f"SELECT trace_id, span_id FROM spans WHERE {OF_PROJECT} AND response_id IN {{ids:Array(String)}} AND {_A_HOST}"
+)
 _FAILED = (
-    f"SELECT {_CALL} FROM spans WHERE {OF_PROJECT} AND status = 'failed' AND response_id = '' AND {_A_HOST} AND start_time "
-    "BETWEEN fromUnixTimestamp64Nano({from:Int64}, 'UTC') AND fromUnixTimestamp64Nano({to:Int64}, 'UTC')"
+    f"SELECT trace_id, span_id FROM spans WHERE {OF_PROJECT} AND status = 'failed' AND response_id = '' AND {_A_HOST} "
+    "AND start_time BETWEEN fromUnixTimestamp64Nano({from:Int64}, 'UTC') AND fromUnixTimestamp64Nano({to:Int64}, 'UTC')"
 )
-_RUNS = (
-    f"SELECT trace_id, span_id, run_id FROM resolved FINAL WHERE {OF_PROJECT} "
-    "AND trace_id IN {traces:Array(String)} AND span_id IN {spans:Array(String)}"
-)
+_NAMED = "trace_id IN {traces:Array(String)} AND span_id IN {spans:Array(String)}"
+_HOSTS = f"SELECT {_CALL} FROM spans FINAL WHERE {OF_PROJECT} AND {_NAMED} AND {_A_HOST}"
+_RUNS = f"SELECT trace_id, span_id, run_id FROM resolved FINAL WHERE {OF_PROJECT} AND {_NAMED}"
 _LONGEST_NS = 600_000_000_000
 """How long before its satellite a failed host may have begun: a client that tries again for ten minutes."""
 
@@ -102,8 +104,9 @@ def _find_satellites(client: Client, tenant: Tenant, hosts: Sequence[Light], fou
     ids = {light.response_id for light in hosts} - {""}
     for light in hosts:
         if light.status == "failed" and not light.response_id:
-            end = max(light.start_ns, min(light.end_ns or light.start_ns, light.start_ns + _LONGEST_NS))
-            minutes = range(light.start_ns, end + 60_000_000_000, 60_000_000_000)
+            lasted = min(max(light.end_ns - light.start_ns, 0), _LONGEST_NS)
+            first, last = light.start_ns - SAME_CALL_NS, light.start_ns + lasted + SAME_CALL_NS
+            minutes = range(first, last + 60_000_000_000, 60_000_000_000)
             ids.update(_failed(light.request_model, minute) for minute in minutes)
     traces = sorted({row[0] for row in _rows(client, _SATELLITES, tenant, sorted(ids))})
     told: dict[str, list[_Call]] = defaultdict(list)
@@ -119,30 +122,35 @@ def _find_satellites(client: Client, tenant: Tenant, hosts: Sequence[Light], fou
 
 def _find_hosts(client: Client, tenant: Tenant, satellites: Sequence[Light], found: Beside) -> None:
     ids = sorted({light.response_id for light in satellites} - {""})
-    calls = [_Call(*row) for row in _rows(client, _ANSWERED, tenant, ids)]
+    candidates: set[SpanKey] = {(row[0], row[1]) for row in _rows(client, _ANSWERED, tenant, ids)}
     if failed := [light for light in satellites if not light.response_id]:
         first, last = min(light.start_ns for light in failed), max(light.start_ns for light in failed)
         span = {"from": _signed(first - _LONGEST_NS), "to": _signed(last + SAME_CALL_NS)}
-        calls += [_Call(*row) for row in client.query(_FAILED, parameters=span | _project(tenant)).result_rows]
+        rows = client.query(_FAILED, parameters=span | _project(tenant)).result_rows
+        candidates.update((trace_id, span_id) for trace_id, span_id in rows)
     host_of: dict[SpanKey, SpanKey] = {}
     by_id: dict[str, list[_Call]] = defaultdict(list)
-    for call in calls:
+    for row in _of_spans(client, _HOSTS, tenant, candidates):
+        call = _Call(*row)
         by_id[call.response_id or call.request_model].append(call)
     for light in satellites:
-        same = [
-            call[:2]
-            for call in by_id[light.response_id or light.request_model]
-            if call.trace_id != light.trace_id and call.response_id == light.response_id and _overlap(call, light)
-        ]
-        if same:
-            host_of[(light.trace_id, light.span_id)] = min(same)
-    runs: dict[SpanKey, str] = {}
-    for some in chunks(sorted(set(host_of.values())), MOST_IDS):
-        parameters = {"traces": [trace_id for trace_id, _ in some], "spans": [span_id for _, span_id in some]}
-        rows = client.query(_RUNS, parameters=parameters | _project(tenant)).result_rows
-        runs |= {(trace_id, span_id): run_id for trace_id, span_id, run_id in rows}
+        hosts = [call[:2] for call in by_id[light.response_id or light.request_model] if _is_host(call, light)]
+        if hosts:
+            host_of[(light.trace_id, light.span_id)] = min(hosts)
+    rows = _of_spans(client, _RUNS, tenant, host_of.values())
+    runs: dict[SpanKey, str] = {(trace_id, span_id): run_id for trace_id, span_id, run_id in rows}
     found.runs = {key: runs[host] for key, host in host_of.items() if host in runs}
     found.traces.update(trace_id for trace_id, _ in host_of.values())
+
+
+def _is_host(call: _Call, satellite: Light) -> bool:
+    if call.trace_id == satellite.trace_id or call.response_id != satellite.response_id:
+        return False
+    if not call.response_id:
+        tried = -SAME_CALL_NS <= satellite.start_ns - call.start_ns <= _LONGEST_NS
+        if call.status != "failed" or call.request_model != satellite.request_model or not tried:
+            return False
+    return _overlap(call, satellite)
 
 
 def _overlap(one: _Call, other: Light) -> bool:
@@ -160,6 +168,15 @@ def _rows(client: Client, sql: str, tenant: Tenant, ids: Sequence[str]) -> list[
         for some in chunks(ids, MOST_IDS)
         for row in client.query(sql, parameters={"ids": list(some)} | _project(tenant)).result_rows
     ]
+
+
+def _of_spans(client: Client, sql: str, tenant: Tenant, keys: Iterable[SpanKey]) -> list[Sequence[Any]]:
+    """Rows of these spans, and of some others."""
+    found: list[Sequence[Any]] = []
+    for some in chunks(sorted(set(keys)), MOST_IDS):
+        parameters = {"traces": [trace_id for trace_id, _ in some], "spans": [span_id for _, span_id in some]}
+        found += client.query(sql, parameters=parameters | _project(tenant)).result_rows
+    return found
 
 
 def _project(tenant: Tenant) -> dict[str, Any]:

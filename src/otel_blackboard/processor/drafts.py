@@ -229,7 +229,11 @@ def _arguments(row: ArtifactRow, parts: dict[str, Part], unwrap: Unwrap, operati
     else:
         return
     row.arguments_sha256 = sameness(text)
-    row.arguments = text if len(text) <= ARGUMENTS_KEPT else text[: ARGUMENTS_KEPT - 1] + "…"
+    row.arguments = kept_arguments(text)
+
+
+def kept_arguments(text: str) -> str:
+    return text if len(text) <= ARGUMENTS_KEPT else text[: ARGUMENTS_KEPT - 1] + "…"
 
 
 def arguments_text(value: Value) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 
 from otel_blackboard.processor.dialects import BY_FIELD
-from otel_blackboard.processor.dialects.dialect import PROVIDER_CALL, STEP, TOOL, Role
+from otel_blackboard.processor.dialects.dialect import FLOW_RUN, PROVIDER_CALL, STEP, TOOL, Role
 from otel_blackboard.processor.drafts import (
     RECALL_TOOL,
     Draft,
@@ -130,7 +130,7 @@ def read_span(tenant: Tenant, span: Span) -> SpanReading:
         drafts += model_call_drafts(tenant, light, parts, event_parts, contents)
     elif light.role == TOOL:
         drafts.append(tool_call_draft(tenant, light, parts, event_parts, contents, error, shape.unwrap))
-    elif light.role == STEP:
+    elif light.role in (STEP, FLOW_RUN):
         drafts += output_drafts(tenant, light, parts, event_parts, contents, exact_response=False)
     else:
         light.has_input, light.has_output = "input" in parts, "output" in parts

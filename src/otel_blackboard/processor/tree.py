@@ -54,6 +54,8 @@ class _Node:
 
 
 def _node(light: Light) -> _Node:
+    if _is_agent_tool(light):  # it is stamped with the numbers of the pass that it is a call of
+        return _Node(light, agent_id=light.agent_id)
     return _Node(light, agent_id=light.agent_id, step_id=light.step_id, pass_seq=light.pass_seq, attempt=light.attempt)
 
 
@@ -190,19 +192,22 @@ def _tree(nodes: list[_Node]) -> list[_Node]:
 
 def _name_models(order: list[_Node]) -> None:
     """A model call that names no model has the one of the nearest call, or span of its own dialect, above that names one."""
+    if all(node.light.role != PROVIDER_CALL or node.light.request_model or node.light.response_model for node in order):
+        return
+    named: dict[str, dict[str | None, _Node]] = {}
+    """Span id → dialect, None for calls of any → the nearest span at or above that names a model."""
     for node in order:
         light = node.light
-        if light.role != PROVIDER_CALL or light.request_model or light.response_model:
-            continue
-        above = node.parent
-        while above is not None and not (
-            above.light.request_model and (above.light.role == PROVIDER_CALL or above.light.dialect == light.dialect)
-        ):
-            above = above.parent
-        if above is not None:
-            provider = light.provider or above.light.provider
-            node.light = replace(light, request_model=above.light.request_model, provider=provider)
-            set_price(node.light)
+        known = named[node.parent.light.span_id] if node.parent is not None else {}
+        if light.role == PROVIDER_CALL and not (light.request_model or light.response_model):
+            above = max((known[of] for of in (None, light.dialect) if of in known), key=lambda n: n.depth, default=None)
+            if above is not None:
+                provider = light.provider or above.light.provider
+                node.light = light = replace(light, request_model=above.light.request_model, provider=provider)
+                set_price(light)
+        if light.request_model:
+            known = known | ({None: node} if light.role == PROVIDER_CALL else {}) | {light.dialect: node}
+        named[light.span_id] = known
 
 
 def _earliest_on_cycle(node: _Node) -> _Node:
@@ -258,24 +263,48 @@ def _resolve_part(name: str, nodes: list[_Node], hosts: Mapping[str, str]) -> tu
     trace_id = nodes[0].light.trace_id
     run_id = name or run_of_trace(trace_id)
     root = _root(nodes)
-    part_agent = root.light.agent_id
-    implicit_step = "step_" + slug(part_agent or root.light.agent_id or root.light.name)
+    agents = {node.light.agent_id for node in nodes} - {""}
+    only_agent = root.light.agent_id if len(agents) == 1 else ""
+    implicit_step = "step_" + slug(root.light.agent_id or _run_name(root, nodes))
     use_case = next((n.light.use_case_id for n in [root, *nodes] if n.light.use_case_id), "")
     _assign_steps(nodes, root)
-    rows = {node.light.span_id: _row(node, name, run_id, implicit_step, part_agent, use_case) for node in nodes}
+    rows = {node.light.span_id: _row(node, name, run_id, implicit_step, only_agent, use_case) for node in nodes}
     _judge_guards(nodes, rows)
-    groups = _calls(nodes, rows, hosts)
-    _bill(nodes, rows, groups, hosts)
+    groups = _calls(nodes, rows)
+    _bill(nodes, rows, groups, _told_elsewhere(nodes, rows, groups, hosts))
     _match_requests(nodes, rows)
-    _choose_outputs(nodes, rows)
+    _choose_outputs(nodes, rows, root)
     return list(rows.values()), _summary(name, run_id, trace_id, root, nodes, rows, groups)
 
 
 def _root(nodes: list[_Node]) -> _Node:
-    """The flow_run at the top, else the topmost span with a role, else the topmost: the earliest of each."""
+    """What the run is called by and how it went: the flow_run at the top, else the topmost span with a role, the earliest
+    of each. Where several with a role stand side by side below one without (a web server's), that one."""
     runs = [node for node in nodes if node.light.role == FLOW_RUN]
     roles = [node for node in nodes if node.light.role]
-    return min(runs or roles or nodes, key=lambda node: (node.depth, *node.key))
+    root = min(runs or roles or nodes, key=lambda node: (node.depth, *node.key))
+    top = _top(root)
+    if runs or top is root:
+        return root
+    below: set[str] = set()  # the top, and what has no role between it and those
+    beside = 0
+    for node in nodes:
+        if node is top or (node.parent is not None and node.parent.light.span_id in below):
+            if node.light.role:
+                beside += 1
+            else:
+                below.add(node.light.span_id)
+    return top if beside > 1 else root
+
+
+def _top(node: _Node) -> _Node:
+    while node.parent is not None:
+        node = node.parent
+    return node
+
+
+def _run_name(root: _Node, nodes: list[_Node]) -> str:
+    return root.light.run_name or next((n.light.run_name for n in nodes if n.light.run_name), "") or root.light.name
 
 
 def _assign_steps(nodes: list[_Node], root: _Node) -> None:
@@ -312,7 +341,7 @@ def _assign_steps(nodes: list[_Node], root: _Node) -> None:
 
 def _number_retries(nodes: list[_Node]) -> None:
     """Steps that say which pass they are without a number (label `pass_key`): one that comes again is its next attempt."""
-    keyed = [node for node in nodes if "pass_key" in node.light.labels and node.pass_seq is None]
+    keyed = [node for node in nodes if node.step is node and "pass_key" in node.light.labels and node.pass_seq is None]
     passes: dict[tuple[str, str], dict[str, list[_Node]]] = defaultdict(lambda: defaultdict(list))
     for node in sorted(keyed, key=lambda node: node.key):
         passes[(node.step_id, node.light.agent_id)][node.light.labels["pass_key"]].append(node)
@@ -343,7 +372,7 @@ def _directly(outer: _Node, inner: _Node) -> bool:
     return above is not None and above.light.role == STEP and above.step is outer
 
 
-def _row(node: _Node, part: str, run_id: str, implicit_step: str, part_agent: str, use_case: str) -> Resolved:
+def _row(node: _Node, part: str, run_id: str, implicit_step: str, only_agent: str, use_case: str) -> Resolved:
     light = node.light
     row = Resolved(light.trace_id, light.span_id, part, run_id)
     row.parent_span_id = node.parent.light.span_id if node.parent is not None else ""
@@ -361,7 +390,8 @@ def _row(node: _Node, part: str, run_id: str, implicit_step: str, part_agent: st
     if step is None:
         row.step_id = light.step_id or implicit_step
         row.step_name = light.step_name
-        row.agent_id = ("" if _is_agent_tool(light) else light.agent_id) or part_agent
+        calling = node.parent if _is_agent_tool(light) else node
+        row.agent_id = (calling.agent_id if calling is not None else "") or only_agent
         row.pass_seq, row.attempt = light.pass_seq, light.attempt
     else:
         own = step.light
@@ -397,7 +427,7 @@ def _judge_guards(nodes: list[_Node], rows: dict[str, Resolved]) -> None:
 # --------------------------------------------------------------------------------------------------------------- calls
 
 
-def _calls(nodes: list[_Node], rows: dict[str, Resolved], hosts: Mapping[str, str]) -> dict[str, list[_Node]]:
+def _calls(nodes: list[_Node], rows: dict[str, Resolved]) -> dict[str, list[_Node]]:
     """Groups the records of one request: representative span id → its spans. Sets call_span_id on every call."""
     calls = [node for node in nodes if node.light.role in (PROVIDER_CALL, TOOL)]
     by_id = {node.light.span_id: node for node in calls}
@@ -420,37 +450,28 @@ def _calls(nodes: list[_Node], rows: dict[str, Resolved], hosts: Mapping[str, st
         above = node.marked  # with no pass and no other kind of call in between
         if above is not None and above.light.role == node.light.role:
             directly_below[above.light.span_id].append(node)
-    restating = set(hosts)
+    restating: set[str] = set()
     for span_id in sorted(directly_below, key=lambda span_id: -by_id[span_id].depth):
         outer, below = by_id[span_id], directly_below[span_id]
         if outer.light.role == TOOL:
             for node in below:
                 if _same_tool_call(outer, node) or (len(below) == 1 and _restates_tool(outer, node)):
                     join(outer, node)
-        elif len(below) == 1 and _same_model(outer, below[0]) and below[0].light.span_id not in restating:
+            continue
+        beside = [node for node in below if node.light.span_id not in restating]
+        for one, other in [*_same_response(beside), *_twins(beside)]:  # several instrumentations tell of one request
+            join(one, other)
+        requests = {find(node.light.span_id) for node in below}
+        if len(requests) == 1 and len(beside) == len(below) and all(_same_model(outer, node) for node in below):
             join(outer, below[0])
-        elif same := [node for node in below if _same_answer(outer.light, node.light)]:
+        elif same := [node for node in beside if _same_answer(outer.light, node.light)]:
             for node in same:  # the others came to stand below it
                 join(outer, node)
         else:
             restating.add(span_id)  # calls of its own below: it only sums them up
-    for key in ("response_id", "tool_call_id"):
-        shared: dict[tuple[str, str, str], list[_Node]] = defaultdict(list)
-        for node in calls:
-            if (value := getattr(node.light, key)) and node.light.span_id not in restating:
-                passed = rows[node.light.span_id].step_span_id if key == "tool_call_id" else ""
-                shared[(node.light.role, value, passed)].append(node)
-        for same in shared.values():
-            latest: _Node | None = None  # the one that ends last of those before
-            for node in sorted(same, key=lambda node: node.key):
-                if latest is not None and (
-                    _overlap(latest.light, node.light) or (key == "tool_call_id" and _same_arguments(latest, node))
-                ):
-                    join(latest, node)
-                if latest is None or _end(node.light) > _end(latest.light):
-                    latest = node
     own = [node for node in calls if node.light.span_id not in restating]
-    for one, other in [*_told_in_two_passes(own), *_twins(own), *_streamed(own)]:
+    same_id = [*_same_response(own), *_same_tool_call_of_pass(own)]
+    for one, other in [*same_id, *_told_in_two_passes(nodes, own), *_twins(own), *_streamed(own)]:
         join(one, other)
     groups: dict[str, list[_Node]] = defaultdict(list)
     for node in calls:
@@ -467,6 +488,19 @@ def _calls(nodes: list[_Node], rows: dict[str, Resolved], hosts: Mapping[str, st
     return groups
 
 
+def _told_elsewhere(
+    nodes: list[_Node], rows: dict[str, Resolved], groups: dict[str, list[_Node]], hosts: Mapping[str, str]
+) -> list[_Node]:
+    """Takes out of the calls those that are counted in another trace: satellites, with all other records of theirs."""
+    elsewhere = [node for node in nodes if node.light.span_id in hosts]
+    for representative in {rows[node.light.span_id].call_span_id for node in elsewhere} - {""}:
+        for node in groups.pop(representative):
+            rows[node.light.span_id].call_span_id = ""
+            if node.light.span_id not in hosts:
+                elsewhere.append(node)
+    return elsewhere
+
+
 def _fail_unanswered(row: Resolved, same_call: list[_Node]) -> None:
     """A model call that failed by one of its records, and has an answer by none: not every emitter knows a failure."""
     if len(same_call) < 2 or row.role != PROVIDER_CALL or row.status != "succeeded":
@@ -476,7 +510,42 @@ def _fail_unanswered(row: Resolved, same_call: list[_Node]) -> None:
         row.status, row.error = "failed", failed.error
 
 
-def _told_in_two_passes(calls: Iterable[_Node]) -> list[tuple[_Node, _Node]]:
+def _same_response(calls: Iterable[_Node]) -> list[tuple[_Node, _Node]]:
+    """Records of one response id whose times overlap."""
+    by_id: dict[tuple[str, str], list[_Node]] = defaultdict(list)
+    for node in calls:
+        if node.light.response_id:
+            by_id[(node.light.role, node.light.response_id)].append(node)
+    return [
+        (last, node) for same in by_id.values() for last, node in _successive(same) if _overlap(last.light, node.light)
+    ]
+
+
+def _same_tool_call_of_pass(calls: Iterable[_Node]) -> list[tuple[_Node, _Node]]:
+    """Records of one tool call id in one pass: those of another time too, where they say the same."""
+    by_id: dict[tuple[str, str, str], list[_Node]] = defaultdict(list)
+    for node in calls:
+        if node.light.tool_call_id:
+            by_id[(node.light.role, node.light.tool_call_id, _own_pass(node))].append(node)
+    return [
+        (last, node)
+        for same in by_id.values()
+        for last, node in _successive(same)
+        if _overlap(last.light, node.light) or _same_arguments(last, node)
+    ]
+
+
+def _successive(nodes: list[_Node]) -> Iterable[tuple[_Node, _Node]]:
+    """Each but the first by start, with the one that ends last of those before it."""
+    nodes = sorted(nodes, key=lambda node: node.key)
+    last = nodes[0]
+    for node in nodes[1:]:
+        yield last, node
+        if _end(node.light) > _end(last.light):
+            last = node
+
+
+def _told_in_two_passes(nodes: Sequence[_Node], calls: Iterable[_Node]) -> list[tuple[_Node, _Node]]:
     """Records of one tool call under two spans for one pass: an instrumentation's of an agent, and the agent's own below.
 
     Some servers count call ids anew with each answer, so id, name and time have to be the same."""
@@ -484,55 +553,74 @@ def _told_in_two_passes(calls: Iterable[_Node]) -> list[tuple[_Node, _Node]]:
     for node in calls:
         if node.light.role == TOOL and node.light.tool_call_id:
             by_call[(node.light.tool_call_id, node.light.tool_name)].append(node)
-    found = []
-    for same in by_call.values():
-        same.sort(key=lambda node: node.key)
-        for node, later in pairwise(same):
-            nested = _holds(node.step, later.step) or _holds(later.step, node.step)
-            if node.step is not later.step and nested and later.light.start_ns < _end(node.light):
-                found.append((node, later))
-    return found
+    told = [sorted(same, key=lambda node: node.key) for same in by_call.values() if len(same) > 1]
+    pairs = [
+        (node, later)
+        for same in told
+        for node, later in pairwise(same)
+        if node.step is not later.step and later.light.start_ns < _end(node.light)
+    ]
+    if not pairs:
+        return []
+    extent = _extents(nodes)
+
+    def holds(outer: _Node | None, inner: _Node | None) -> bool:  # what belongs to no pass holds all
+        if outer is None or inner is None:
+            return outer is None
+        first, last = extent[outer.light.span_id]
+        return first <= extent[inner.light.span_id][0] <= last
+
+    return [(one, other) for one, other in pairs if holds(one.step, other.step) or holds(other.step, one.step)]
 
 
-def _holds(outer: _Node | None, inner: _Node | None) -> bool:
-    """Whether the outer pass holds the inner one; what belongs to no pass holds all."""
-    while inner is not None and inner is not outer:
-        inner = inner.parent
-    return inner is outer
+def _extents(nodes: Sequence[_Node]) -> dict[str, tuple[int, int]]:
+    """Span id → its place among the nodes, and the place of the last one below it."""
+    extent = {node.light.span_id: (place, place) for place, node in enumerate(nodes)}
+    for node in reversed(nodes):
+        if node.parent is not None:
+            first, last = extent[node.parent.light.span_id]
+            extent[node.parent.light.span_id] = (first, max(last, extent[node.light.span_id][1]))
+    return extent
 
 
 SAME_MOMENT_NS = 50_000_000
 """Two instrumentations of one client begin and end their spans of one call within this (captured: a few ms)."""
 
 _MOST_TWINS = 16
-"""Spans that one is compared with: more instrumentations than anyone installs."""
+"""Records that one is compared with: more instrumentations than anyone installs."""
 
 
 def _twins(calls: Iterable[_Node]) -> list[tuple[_Node, _Node]]:
-    """Model calls side by side that two instrumentations tell of: same parent, moment, model and tokens, and no id that
-    says otherwise."""
+    """Model calls side by side that several instrumentations tell of: same parent, moment, model and tokens, and no id that
+    says otherwise. An instrumentation tells of a call once: of two calls alike at one moment each has records of its own."""
     beside: dict[str, list[_Node]] = defaultdict(list)
     for node in calls:
         if node.light.role == PROVIDER_CALL and _has_usage(node.light):
             beside[node.parent.light.span_id if node.parent is not None else ""].append(node)
     found = []
     for group in beside.values():
-        group.sort(key=lambda node: node.key)
-        for place, node in enumerate(group):
-            for later in group[place + 1 : place + 1 + _MOST_TWINS]:
-                one, other = node.light, later.light
-                if other.start_ns - one.start_ns > SAME_MOMENT_NS:
-                    break
-                ids = {one.response_id, other.response_id} - {""}
-                if (
-                    one.scope != other.scope
-                    and len(ids) < 2
-                    and abs(_end(one) - _end(other)) <= SAME_MOMENT_NS
-                    and _same_model(node, later)
-                    and (one.input_tokens, one.output_tokens) == (other.input_tokens, other.output_tokens)
-                ):
-                    found.append((node, later))
+        told: list[list[_Node]] = []  # calls that began at this moment, by their records
+        for node in sorted(group, key=lambda node: node.key):
+            moment = node.light.start_ns - SAME_MOMENT_NS
+            told = [records for records in told if records[0].light.start_ns >= moment][-_MOST_TWINS:]
+            same = next((each for each in told if all(_is_twin(other, node) for other in each[:_MOST_TWINS])), None)
+            if same is None:
+                told.append([node])
+            else:
+                found.append((same[0], node))
+                same.append(node)
     return found
+
+
+def _is_twin(node: _Node, later: _Node) -> bool:
+    one, other = node.light, later.light
+    return (
+        one.scope != other.scope
+        and (not one.response_id or not other.response_id or one.response_id == other.response_id)
+        and abs(_end(one) - _end(other)) <= SAME_MOMENT_NS
+        and (one.input_tokens, one.output_tokens) == (other.input_tokens, other.output_tokens)
+        and _same_model(node, later)
+    )
 
 
 def _streamed(calls: Iterable[_Node]) -> list[tuple[_Node, _Node]]:
@@ -594,12 +682,14 @@ def _end(light: Light) -> int:
 
 
 def _bill(
-    nodes: list[_Node], rows: dict[str, Resolved], groups: dict[str, list[_Node]], hosts: Mapping[str, str]
+    nodes: list[_Node], rows: dict[str, Resolved], groups: dict[str, list[_Node]], elsewhere: Sequence[_Node]
 ) -> None:
     """One record of each call is billed: the one with most usage figures, the innermost of equals. Usage on anything
     above only restates it; where nothing below has usage, the innermost container counts once, as an aggregate."""
-    covered = set(hosts)
-    billed_calls: set[str] = set()
+    covered: set[str] = set()
+    billed_calls = {node.light.span_id for node in elsewhere}
+    for node in elsewhere:
+        _cover(node, covered)
     for members in sorted(groups.values(), key=lambda members: -max(node.depth for node in members)):
         reporting = [node for node in members if _has_usage(node.light)]
         # A tool that reports what the agent below it used only restates it; a model call above a tool never does.
@@ -648,46 +738,69 @@ def _detail(light: Light) -> int:
 
 
 def _match_requests(nodes: list[_Node], rows: dict[str, Resolved]) -> None:
-    """Which model answer asked for each tool call, and at which place: by call id, else by name and arguments in order."""
-    answers: dict[str, list[_Node]] = defaultdict(list)
-    tools: dict[str, list[_Node]] = defaultdict(list)
+    """Which model answer asked for each tool call, and at which place: by call id, else by name and arguments in order.
+
+    Looked for in the call's own pass, then around it (graphs whose model and whose tools are two nodes), then in the whole
+    run, where a name alone says nothing."""
+    answers: list[_Node] = []
+    tools: list[_Node] = []
     for node in sorted(nodes, key=lambda node: node.key):
-        row = rows[node.light.span_id]
-        if row.call_span_id:
-            if node.light.role == TOOL:
-                tools[row.step_span_id].append(node)
-            elif node.light.requested:
-                answers[row.step_span_id].append(node)
-    for step, called in tools.items():
-        asked = [
-            (answer, index, call)
-            for answer in answers[step]
-            for index, call in enumerate(answer.light.requested)
-            if rows[answer.light.span_id].call_span_id == answer.light.span_id or not _asked_above(answer, rows)
-        ]
-        # What was asked before the tool call at hand, latest last: both lists are in order of time and walked once.
-        by_id: dict[str, list[_Asked]] = defaultdict(list)
-        by_name: dict[str, list[_Asked]] = defaultdict(list)
-        taken: set[tuple[str, int]] = set()
-        place = 0
-        for node in called:
-            row, light = rows[node.light.span_id], node.light
-            while place < len(asked) and asked[place][0].light.start_ns <= light.start_ns:
-                by_id[asked[place][2].id].append(asked[place])
-                by_name[asked[place][2].name].append(asked[place])
-                place += 1
-            if row.call_span_id != light.span_id:
-                continue
-            if light.tool_call_id:
-                latest = _latest_open(by_id[light.tool_call_id], taken)[-1:]
-            else:
-                latest = _latest_open(by_name[light.tool_name], taken)
-            same = [each for each in latest if each[2].arguments_sha256 == light.arguments_sha256]
-            if latest:
-                answer, index, call = (same or latest)[0]
-                taken.add((answer.light.span_id, index))
-                row.requested_by, row.requested_index = answer.light.span_id, index
-                row.tool_call_id = row.tool_call_id or call.id
+        representative = rows[node.light.span_id].call_span_id
+        if node.light.role == TOOL and representative == node.light.span_id:
+            tools.append(node)
+        elif node.light.requested and representative and not _asked_above(node, rows):
+            answers.append(node)
+    taken: set[tuple[str, int]] = set()
+    for within, by_name in ((_own_pass, True), (_around_pass, True), (_whole_run, False)):
+        asked: dict[str, list[_Asked]] = defaultdict(list)
+        called: dict[str, list[_Node]] = defaultdict(list)
+        for node in answers:
+            asked[within(node)] += [(node, index, call) for index, call in enumerate(node.light.requested)]
+        for node in tools:
+            if not rows[node.light.span_id].requested_by:
+                called[within(node)].append(node)
+        for place, wanting in called.items():
+            _match(wanting, asked[place], taken, rows, by_name)
+
+
+def _own_pass(node: _Node) -> str:
+    return node.step.light.span_id if node.step is not None else ""
+
+
+def _around_pass(node: _Node) -> str:
+    above = (node.step or node).parent
+    return above.light.span_id if above is not None else ""
+
+
+def _whole_run(node: _Node) -> str:
+    return ""
+
+
+def _match(
+    tools: list[_Node], asked: list[_Asked], taken: set[tuple[str, int]], rows: dict[str, Resolved], by_name: bool
+) -> None:
+    """What was asked before the tool call at hand, latest last: both lists are in order of time and walked once."""
+    by_id: dict[str, list[_Asked]] = defaultdict(list)
+    of_name: dict[str, list[_Asked]] = defaultdict(list)
+    place = 0
+    for node in tools:
+        row, light = rows[node.light.span_id], node.light
+        while place < len(asked) and asked[place][0].light.start_ns <= light.start_ns:
+            by_id[asked[place][2].id].append(asked[place])
+            of_name[asked[place][2].name].append(asked[place])
+            place += 1
+        if light.tool_call_id:
+            latest = _latest_open(by_id[light.tool_call_id], taken)[-1:]
+        else:
+            latest = _latest_open(of_name[light.tool_name], taken)
+        same = [each for each in latest if each[2].arguments_sha256 == light.arguments_sha256]
+        if not (light.tool_call_id or by_name):
+            latest = same = same if light.arguments_sha256 else []
+        if latest:
+            answer, index, call = (same or latest)[0]
+            taken.add((answer.light.span_id, index))
+            row.requested_by, row.requested_index = answer.light.span_id, index
+            row.tool_call_id = row.tool_call_id or call.id
 
 
 _Asked = tuple[_Node, int, RequestedCall]
@@ -708,8 +821,8 @@ def _latest_open(asked: list[_Asked], taken: set[tuple[str, int]]) -> list[_Aske
 
 def _asked_above(answer: _Node, rows: dict[str, Resolved]) -> bool:
     """Whether the same request's representative already lists the calls that this record repeats."""
-    above = answer.parent
     representative = rows[answer.light.span_id].call_span_id
+    above = answer.parent if representative != answer.light.span_id else None
     while above is not None:
         if above.light.span_id == representative:
             return bool(above.light.requested)
@@ -717,19 +830,28 @@ def _asked_above(answer: _Node, rows: dict[str, Resolved]) -> bool:
     return False
 
 
-def _choose_outputs(nodes: list[_Node], rows: dict[str, Resolved]) -> None:
-    """Which span's output stands for each pass: the pass's own (outermost first), else that of its last model call."""
+def _choose_outputs(nodes: list[_Node], rows: dict[str, Resolved], root: _Node) -> None:
+    """Which span's output stands for each pass: the pass's own (outermost first), else that of its last model call.
+
+    What a flow_run at the root returns is the answer of the calls under no step, where no step tells one."""
+    of_flow = (
+        root.light.role == FLOW_RUN
+        and root.light.has_output
+        and not any(node.light.role == STEP and node.light.has_output for node in nodes)
+        and any(node.step is None and rows[node.light.span_id].call_span_id for node in nodes)
+    )
     best: dict[tuple[str, str, str, int | None, int | None], tuple[tuple[int, int, int, str], str]] = {}
     for node in nodes:
         light, row = node.light, rows[node.light.span_id]
-        if not light.has_output or light.role not in (STEP, PROVIDER_CALL) or light.operation == "embeddings":
+        answers = light.role in (STEP, PROVIDER_CALL) or (of_flow and node is root)
+        if not light.has_output or not answers or light.operation == "embeddings":
             continue
         if light.role == PROVIDER_CALL and not row.call_span_id:
             continue
         rank = (
-            (1, -node.depth, -light.start_ns, light.span_id)
-            if light.role == STEP
-            else (0, light.start_ns, -node.depth, light.span_id)
+            (0, light.start_ns, -node.depth, light.span_id)
+            if light.role == PROVIDER_CALL
+            else (1, -node.depth, -light.start_ns, light.span_id)
         )
         key = (row.step_span_id, row.step_id, row.agent_id, row.pass_seq, row.attempt)
         if key not in best or rank > best[key][0]:
@@ -751,13 +873,11 @@ def _summary(
     groups: dict[str, list[_Node]],
 ) -> RunPart:
     lights = [node.light for node in nodes]
-    part = RunPart(trace_id, name, run_id, root_span_id=root.light.span_id)
+    part = RunPart(trace_id, name, run_id, root_span_id=_top(root).light.span_id)
     part.original_run_id = next(
         (light.labels["original_run_id"] for light in lights if "original_run_id" in light.labels), ""
     )
-    part.name = (
-        root.light.run_name or next((light.run_name for light in lights if light.run_name), "") or root.light.name
-    )
+    part.name = _run_name(root, nodes)
     part.is_root = root.light.role == FLOW_RUN
     part.status = {"running": "running", "failed": "failed"}.get(root.light.status, "complete")
     part.error = root.light.error if root.light.status == "failed" else ""

@@ -15,8 +15,9 @@ from typing import Any
 import orjson
 
 from otel_blackboard.processor.dialects import BY_FIELD
-from otel_blackboard.processor.dialects.dialect import PROVIDER_CALL, STEP, TOOL
+from otel_blackboard.processor.dialects.dialect import FLOW_RUN, PROVIDER_CALL, STEP, TOOL
 from otel_blackboard.processor.dialects.genai import message_role
+from otel_blackboard.processor.drafts import arguments_text, kept_arguments, sameness
 from otel_blackboard.processor.flattened import lost, unflatten
 from otel_blackboard.processor.identity import artifact_id
 from otel_blackboard.processor.message_parts import read_part
@@ -29,12 +30,17 @@ from otel_blackboard.processor.messages import (
     read_tools,
     shown,
 )
-from otel_blackboard.processor.numbers import Attempt, Numbered, Numbering, number, tool_path
+from otel_blackboard.processor.numbers import Attempt, Numbered, Numbering, SpanKey, number, tool_path
 from otel_blackboard.processor.values import parsed
 from otel_blackboard.records import ArtifactRow, Body, RequestedCall, Resolved, Tenant
 
 _ORIGINS = {"attribute": 0, "event": 1, "log": 2, "pointer": 3, "": 4}
-_KIND_OF_ROLE = {TOOL: ("tool_result",), PROVIDER_CALL: ("llm_prompt", "agent_output"), STEP: ("agent_output",)}
+_KIND_OF_ROLE = {
+    TOOL: ("tool_result",),
+    PROVIDER_CALL: ("llm_prompt", "agent_output"),
+    STEP: ("agent_output",),
+    FLOW_RUN: ("agent_output",),
+}
 
 
 @dataclass(slots=True)
@@ -204,6 +210,28 @@ def _merge(records: list[tuple[ArtifactRow, Numbered]]) -> Artifact:
         stands=stands,
         also=tuple(sorted({row.artifact_id for row, _ in records} - {own.artifact_id})),
     )
+
+
+def lacking_arguments(board: Blackboard) -> dict[SpanKey, list[Artifact]]:
+    """Tool results whose own span tells no arguments, or a bare value that names none (LangChain's `Paris`), by the model's
+    answer that asked for them: its body has the arguments, which no row holds."""
+    found: dict[SpanKey, list[Artifact]] = defaultdict(list)
+    for artifact in (*board.artifacts, *board.replaced):
+        resolved = artifact.resolved
+        if artifact.kind == "tool_result" and resolved.requested_by and artifact.row.arguments[:1] not in ("{", "["):
+            found[(resolved.trace_id, resolved.requested_by)].append(artifact)
+    return found
+
+
+def take_arguments(tools: Iterable[Artifact], bodies: Iterable[Body], contents: Iterable[bytes]) -> bool:
+    """Gives tool results the arguments of the calls that this answer asks for; False where it asks for none."""
+    asked = [call for message in _messages_in(bodies, contents) for call in message.tool_calls]
+    for tool in tools:
+        place = tool.resolved.requested_index
+        if place < len(asked) and asked[place].arguments and asked[place].id in ("", tool.resolved.tool_call_id):
+            text = arguments_text(asked[place].arguments)
+            tool.row = replace(tool.row, arguments=kept_arguments(text), arguments_sha256=sameness(text))
+    return bool(asked)
 
 
 def _has_messages(row: ArtifactRow) -> bool:
@@ -446,11 +474,15 @@ def _prompt(artifact: Artifact, texts: Sequence[str], deepest: int | None = None
 
 def _messages(artifact: Artifact, contents: Sequence[bytes]) -> bytes:
     """Messages that no single value says: a flattened family, several events."""
+    return orjson.dumps([shown(message) for message in _messages_in(artifact.bodies, contents)])
+
+
+def _messages_in(bodies: Iterable[Body], contents: Iterable[bytes]) -> list[Message]:
     messages: list[Message] = []
-    for body, content in zip(artifact.bodies, contents, strict=True):
+    for body, content in zip(bodies, contents, strict=True):
         value = parsed(content.decode(errors="replace"))
         messages += read_messages(unflatten(value) if body.encoding == "pairs" else value, "assistant")
-    return orjson.dumps([shown(message) for message in messages])
+    return messages
 
 
 _DEEPEST_WRITTEN = 200
