@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 
 from otel_blackboard.collector.arrival import names_credential
-from otel_blackboard.processor.dialects import BY_FIELD
-from otel_blackboard.records import Event, InvalidText, Link, LogRecord, Resource, Scope, Span
+from otel_blackboard.processor.dialects import BY_FIELD, Dialect
+from otel_blackboard.records import DUPLICATES, Event, InvalidText, Link, LogRecord, Resource, Scope, Span
 from tests import otlp
 from tests.effort import FUZZ_SECONDS, NIGHTLY
 from tests.spans import DETAILS, START, Trace
@@ -140,15 +140,21 @@ WORDS = (
 TEXTS = st.sampled_from(WORDS) | st.text(st.characters(exclude_categories=("Cs",)), max_size=8)
 _NOT_TEXT = st.sampled_from([b"\xff", b"a\xfe", b"\xed\xa0\x80", b"\xc3"]).map(InvalidText)
 _RESERVED = ("$bytes", "$$bytes", "$invalid", "$double", "$content", "$$content", "$", "$x")
-KEYS = sorted(
-    {
-        source if isinstance(source, str) else source.key
-        for dialect in BY_FIELD
+
+
+def keys_of(dialect: Dialect) -> set[str]:
+    """Every attribute key that it reads."""
+    sources = [
+        source
         for table in (dialect.facts, dialect.labels, dialect.content)
-        for sources in table.values()
-        for source in sources
-    }
-)
+        for each in table.values()
+        for source in each
+    ]
+    # $duplicates: nobody sends it, it is how a repeated key stands in memory.
+    return {source if isinstance(source, str) else source.key for source in sources} - {DUPLICATES}
+
+
+KEYS = sorted({key for dialect in BY_FIELD for key in keys_of(dialect)})
 """Every attribute key that some dialect reads."""
 _FLAT = (
     "gen_ai.prompt.0.role", "gen_ai.prompt.0.content", "gen_ai.prompt.0", "gen_ai.prompt.2147483647.content",
