@@ -1,6 +1,6 @@
 """Environments for the scripts of tests/live, each with the newest releases of its library.
 
-They lie under a cache folder (BLACKBOARD_CACHE, else ~/.cache/otel-blackboard), in `live`: one a script, renewed by the
+They lie under a cache folder (BLACKBOARD_CACHE, else ~/.cache/otel-blackboard), in `live`: one a script, made anew by the
 first run of a day. uv makes those of Python (`pip install uv` once where it is missing): what several need is downloaded
 once and shared by hard links.
 """
@@ -31,15 +31,13 @@ class Python:
         folder = ROOT / name
         self._python = str(folder / "bin" / "python")
 
-        def make() -> None:
-            uv = _uv()
-            _run(uv, "venv", "--quiet", "--clear", "--python", sys.executable, str(folder))
-            renew()
+        def make(new: Path) -> None:
+            uv, python = _uv(), new / "bin" / "python"
+            _run(uv, "venv", "--quiet", "--python", sys.executable, str(new))
+            # Not --upgrade: it downloads again what is there.
+            _run(uv, "pip", "install", "--quiet", "--python", str(python), *requirements)
 
-        def renew() -> None:
-            _run(_uv(), "pip", "install", "--quiet", "--upgrade", "--python", self._python, *requirements)
-
-        _current(folder, requirements, make, renew)
+        _current(folder, requirements, make, "uv")
 
     def command(self, script: Path) -> list[str]:
         return [self._python, str(script.with_suffix(".py"))]
@@ -59,15 +57,11 @@ class Node:
         if not (shutil.which("node") and shutil.which("npm")):
             raise NotHere("node and npm")
 
-        def make() -> None:
-            shutil.rmtree(self._folder, ignore_errors=True)
-            self._folder.mkdir(parents=True)
-            renew()
+        def make(new: Path) -> None:
+            new.mkdir()
+            _run("npm", "install", "--prefix", str(new), "--no-audit", "--no-fund", *requirements)
 
-        def renew() -> None:
-            _run("npm", "install", "--prefix", str(self._folder), "--no-audit", "--no-fund", *requirements)
-
-        _current(self._folder, requirements, make, renew)
+        _current(self._folder, requirements, make, "npm")
 
     def command(self, script: Path) -> list[str]:
         """A module finds packages from where it lies."""
@@ -77,25 +71,30 @@ class Node:
 
     def versions(self, requirements: Sequence[str]) -> str:
         packages = [self._folder / "node_modules" / name / "package.json" for name in requirements]
-        return ", ".join(f"{(package := json.loads(path.read_text()))['name']} {package['version']}" for path in packages)
+        return ", ".join(
+            f"{(package := json.loads(path.read_text()))['name']} {package['version']}" for path in packages
+        )
 
 
-def _current(folder: Path, requirements: Sequence[str], make: Callable[[], None], renew: Callable[[], None]) -> None:
-    """Once a day; what cannot be renewed today stays as it was."""
-    stamp = folder / "resolved.json"
+def _current(folder: Path, requirements: Sequence[str], make: Callable[[Path], None], tool: str) -> None:
+    """Made anew once a day; where that fails, yesterday's stays. One after the other: two uv at once would download and
+    keep twice what both need."""
+    new, stamp = folder.with_suffix(".new"), folder / "resolved.json"
     today = {"requirements": [*requirements], "day": datetime.datetime.now(datetime.UTC).date().isoformat()}
-    with _locked(folder.name):
+    with _locked(tool):
         made = json.loads(stamp.read_text()) if stamp.exists() else {}
         if made == today:
             return
-        if made.get("requirements") != today["requirements"]:
-            make()
-        else:
-            try:
-                renew()
-            except NotHere as failed:
-                print(f"{folder.name} is as of {made['day']}: {failed}", file=sys.stderr)
-                return
+        shutil.rmtree(new, ignore_errors=True)
+        try:
+            make(new)
+        except NotHere as failed:
+            if made.get("requirements") != today["requirements"]:
+                raise
+            print(f"{folder.name} is as of {made['day']}: {failed}", file=sys.stderr)
+            return
+        shutil.rmtree(folder, ignore_errors=True)
+        new.rename(folder)
         stamp.write_text(json.dumps(today))
 
 
@@ -103,10 +102,9 @@ def _uv() -> str:
     if found := shutil.which("uv"):
         return found
     own = ROOT / "uv" / "bin" / "uv"
-    with _locked("uv"):
-        if not own.exists():
-            _run(sys.executable, "-m", "venv", "--clear", str(ROOT / "uv"))
-            _run(str(ROOT / "uv" / "bin" / "python"), "-m", "pip", "install", "--quiet", "uv")
+    if not own.exists():
+        _run(sys.executable, "-m", "venv", "--clear", str(ROOT / "uv"))
+        _run(str(ROOT / "uv" / "bin" / "python"), "-m", "pip", "install", "--quiet", "uv")
     return str(own)
 
 
@@ -119,7 +117,6 @@ def _run(*command: str) -> None:
 
 @contextlib.contextmanager
 def _locked(name: str) -> Iterator[None]:
-    """Two test runs at once make an environment once."""
     ROOT.mkdir(parents=True, exist_ok=True)
     with (ROOT / f"{name}.lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)

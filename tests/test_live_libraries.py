@@ -19,6 +19,7 @@ import pytest
 
 from tests.library_environments import Node, NotHere, Python
 from tests.recordings import (
+    FINAL,
     Contains,
     Read,
     calls_of,
@@ -29,7 +30,7 @@ from tests.recordings import (
     same_call,
 )
 from tests.running_service import RunningService, service
-from tests.servers.model_apis import FINAL, Exchange, ModelApis
+from tests.servers.model_apis import Exchange, ModelApis
 
 SCRIPTS = Path(__file__).parent / "live"
 OPENTELEMETRY = ("opentelemetry-sdk>=1.38", "opentelemetry-exporter-otlp-proto-http>=1.38")
@@ -72,10 +73,6 @@ LIBRARIES = {
     "openai_under_openinference": client("openai>=2", "openinference-instrumentation-openai>=0.1.60"),
     "openai_under_traceloop": client("openai>=2", "opentelemetry-instrumentation-openai>=0.62"),
     "openai_under_logfire": client("openai>=2", "logfire>=5"),
-    # mlflow-tracing 3.17 imports these two without asking for them.
-    "openai_under_mlflow": client(
-        "openai>=2", "mlflow-tracing>=3.17", "sqlparse", "pyyaml", MLFLOW_USE_DEFAULT_TRACER_PROVIDER="false"
-    ),
     "openai_under_langfuse": client("openai>=2", "langfuse>=5"),
     "anthropic_native": client("anthropic>=2", ANTHROPIC_OPEN_TELEMETRY_TRACES_CONTENT_MODE="content"),
     "litellm_otel": client(
@@ -114,10 +111,11 @@ LIBRARIES = {
     ),
     "agent_framework_agent": Library(("agent-framework-core>=1.23", "agent-framework-openai>=1.17")),
     "fastmcp_server": Library(("fastmcp>=4",), runs=1, agents=(), tools=(("get_weather", None, None),)),
+    # npm takes the newest that run on the Node.js here.
     "ai_sdk": Library(
         (
-            "ai", "@ai-sdk/openai", "zod", "@opentelemetry/api", "@opentelemetry/sdk-trace-node",
-            "@opentelemetry/exporter-trace-otlp-proto",
+            "ai", "@ai-sdk/openai", "zod", "@opentelemetry/api", "@opentelemetry/resources",
+            "@opentelemetry/sdk-trace-node", "@opentelemetry/exporter-trace-otlp-proto",
         ),
         node=True,
     ),
@@ -136,14 +134,13 @@ class Played:
 def play(name: str, running: RunningService) -> Played:
     """Makes the environment and runs the script in it, its project being the script's name. Raises NotHere."""
     library = LIBRARIES[name]
-    made = Node(name, library.requirements) if library.node else (
-        Python(name, (*library.requirements, *OPENTELEMETRY))
-    )
+    made = Node(name, library.requirements) if library.node else (Python(name, (*library.requirements, *OPENTELEMETRY)))
     with ModelApis() as apis:
         quiet = {key: value for key, value in os.environ.items() if not key.startswith(("OTEL_", "PYTHON"))}
+        nowhere = {"DO_NOT_TRACK": "true", "NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1"}
+        nowhere |= dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"), "http://127.0.0.1:9")
         told = {
             "MODEL_URL": apis.url.removesuffix("/v1"),
-            "OTEL_EXPORTER_OTLP_ENDPOINT": running.http,
             "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": f"{running.http}/v1/traces",
             "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf",
             "OTEL_RESOURCE_ATTRIBUTES": f"blackboard.project.id={name},service.name={name}",
@@ -151,7 +148,7 @@ def play(name: str, running: RunningService) -> Played:
             "GOOGLE_GEMINI_BASE_URL": apis.url.removesuffix("/v1"),
         }
         ran = subprocess.run(
-            made.command(SCRIPTS / name), env=quiet | told | dict(library.environment), timeout=120,
+            made.command(SCRIPTS / name), env=quiet | nowhere | told | dict(library.environment), timeout=120,
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
         return Played(library, made.versions(library.requirements), apis.exchanges, ran.returncode, ran.stderr)
@@ -176,9 +173,7 @@ def scene(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 @pytest.mark.parametrize("name", LIBRARIES)
-def test_newest_release_is_read_right(
-    scene: Scene, name: str, record_property: Callable[[str, object], None]
-) -> None:
+def test_newest_release_is_read_right(scene: Scene, name: str, record_property: Callable[[str, object], None]) -> None:
     try:
         played = scene.plays[name].result()
     except NotHere as missing:
@@ -186,7 +181,8 @@ def test_newest_release_is_read_right(
     record_property("library", played.versions)
     assert played.exit == 0, f"{played.versions}: the script failed:\n{played.errors}"
     wrong = [
-        f"- {fact}: read {found!r}, true {true!r}" for fact, found, true in facts(scene.running, name, played)
+        f"- {fact}: read {found!r}, true {true!r}"
+        for fact, found, true in facts(scene.running, name, played)
         if found != true
     ]
     if wrong:
@@ -199,7 +195,11 @@ def facts(running: RunningService, project: str, played: Played) -> Iterator[tup
     found = read(running, project)
     yield "runs", len(found.runs), library.runs
     calls = calls_of(found)
-    yield "model calls", [call["status"] for call in calls], ["succeeded" if each.usage else "failed" for each in exchanges]
+    yield (
+        "model calls",
+        [call["status"] for call in calls],
+        ["succeeded" if each.usage else "failed" for each in exchanges],
+    )
     prompts = {(prompt["trace_id"], prompt["span_id"]): prompt for prompt in found.prompts}
     for place, (call, exchange) in enumerate(zip(calls, exchanges, strict=False)):
         where = f"of model call {place + 1}"
@@ -226,7 +226,11 @@ def facts(running: RunningService, project: str, played: Played) -> Iterator[tup
     yield (
         "tools",
         [
-            (tool["metadata"]["tool_name"], tool["metadata"]["arguments"], loads(body(running, project, found, tool["artifact_id"])))
+            (
+                tool["metadata"]["tool_name"],
+                tool["metadata"]["arguments"],
+                loads(body(running, project, found, tool["artifact_id"])),
+            )
             for tool in tools
         ],
         list(library.tools),

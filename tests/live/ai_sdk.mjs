@@ -1,11 +1,15 @@
 // Vercel's AI SDK; see scenario.py.
 import { createOpenAI } from '@ai-sdk/openai';
 import { OTLPTraceExporter } from '@opentelemetry/exporter-trace-otlp-proto';
+import { detectResources, envDetector } from '@opentelemetry/resources';
 import { BatchSpanProcessor, NodeTracerProvider } from '@opentelemetry/sdk-trace-node';
 import { generateText, stepCountIs, tool } from 'ai';
 import { z } from 'zod';
 
-const provider = new NodeTracerProvider({ spanProcessors: [new BatchSpanProcessor(new OTLPTraceExporter())] });
+const provider = new NodeTracerProvider({
+  resource: detectResources({ detectors: [envDetector] }),
+  spanProcessors: [new BatchSpanProcessor(new OTLPTraceExporter())],
+});
 provider.register();
 const openai = createOpenAI({ apiKey: 'sk-of-nobody', baseURL: `${process.env.MODEL_URL}/v1` });
 const getWeather = tool({

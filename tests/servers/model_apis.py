@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from otel_blackboard.demo.model_stub import (
+    REJECTED,
     Answer,
     ChatRequest,
     Json,
-    REJECTED,
     ModelStub,
     Refusal,
     Reply,
@@ -23,6 +23,7 @@ from otel_blackboard.demo.model_stub import (
     _Handler,
     stream_chunks,
 )
+from tests.recordings import FINAL
 
 FINAL = "It is 22C and sunny in Paris."
 """What every conversation about the weather ends with, as in the recordings."""
@@ -69,9 +70,7 @@ class ModelApis(ModelStub):
         completion = answer[1]
         usage, (text, calls) = completion["usage"], _said(completion)
         said = ("call", calls[0][1:]) if calls else ("assistant", text)
-        self.exchanges.append(
-            Exchange(chat["model"], body, (usage["prompt_tokens"], usage["completion_tokens"]), said)
-        )
+        self.exchanges.append(Exchange(chat["model"], body, (usage["prompt_tokens"], usage["completion_tokens"]), said))
         return completion
 
 
@@ -89,7 +88,11 @@ class _Doors(_Handler):
         elif "enerateContent" in path:
             model, _, verb = path.rpartition("/")[2].partition(":")
             body |= {"stream": verb.startswith("stream")}
-            chat, answer, events = _from_gemini(body, REJECTED if model == GEMINI_REJECTED else model), _to_gemini, _gemini_events
+            chat, answer, events = (
+                _from_gemini(body, REJECTED if model == GEMINI_REJECTED else model),
+                _to_gemini,
+                _gemini_events,
+            )
         else:
             self._send_refusal(Refusal(404, f"Invalid URL (POST {self.path})"))
             return
