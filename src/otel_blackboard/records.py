@@ -251,6 +251,10 @@ SATELLITE = "satellite:"
 """Begins the join key of a model call that may stand in a trace of its own beside the same call in another trace."""
 
 
+MADE_OF_LOG = "log_record"
+"""Label of a span that no one sent: the log record that stands for this call, as its trace id, a slash and its sha256."""
+
+
 @dataclass(slots=True)
 class LogLight:
     """What one log record says about its span, as far as the tree needs it."""
@@ -277,6 +281,8 @@ class LogLight:
     reasoning_tokens: int | None = None
     has_input: bool = False
     has_output: bool = False
+    labels: dict[str, str] = field(default_factory=dict)
+    """What the record says about its span and few records say: evaluations."""
     version: int = 0
     stored_at_ns: int = 0
 

@@ -346,6 +346,10 @@ SHAPES: dict[str, tuple[Any, list[dict[str, Any]]]] = {
             )
         ],
     ),
+    "data in a uri": (
+        parts("user", {"type": "uri", "modality": "image", "uri": "data:image/png;base64,aGk="}),
+        [said("user", blob())],
+    ),
     "a blob": (parts("user", blob()), [said("user", blob())]),
     # what nobody knows
     "a server's tool": (

@@ -8,8 +8,8 @@ from tests.spans import TENANT, Trace
 ABOVE = "00000000000000aa"
 
 
-def test_the_toolkits_provider_is_its_framework() -> None:
-    for framework, provider in (("langchain", ""), ("unknown", "langchain")):
+def test_the_toolkits_provider_is_its_framework_and_the_models_name_says_who_answered() -> None:
+    for framework, provider in (("langchain", "openai"), ("unknown", "langchain")):
         span = Trace().span(
             "m", 0, 1, ABOVE, openinference__span__kind="LLM", nat__span__kind="LLM", llm__provider="langchain",
             nat__framework=framework, llm__token_count__prompt=120, llm__model_name="gpt-4o-mini",

@@ -28,7 +28,7 @@ RECORDINGS = {
         tokens=dict.fromkeys((1, 2), (120, 25, "Gemini's 18 candidate and 7 thinking tokens, one sum")),
         tools=[PARIS],
     ),
-    "openai-agents-genai": Expected(calls=whole(5, _NO_LLM), tools=[PARIS] * 2),
+    "openai-agents-genai": Expected(calls=whole(5, _NO_LLM), tools=[PARIS] * 2, answer=None),
     "llamaindex-genai": Expected(
         calls=whole(5, _NO_LLM),
         tools=[

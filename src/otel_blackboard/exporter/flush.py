@@ -24,10 +24,11 @@ from otel_blackboard.exporter.clickhouse import MOST_IDS, StoreError, chunks, co
 from otel_blackboard.exporter.faults import fault
 from otel_blackboard.exporter.half_derived import half_derived
 from otel_blackboard.exporter.large_traces import LargeTraces
-from otel_blackboard.exporter.packs import pack, write_packs
+from otel_blackboard.exporter.packs import compress, pack, write_packs
 from otel_blackboard.exporter.preparation import Prepared, prepare
 from otel_blackboard.exporter.satellites import OF_PROJECT, Beside, call_of, calls_beside, is_satellite
 from otel_blackboard.exporter.tables import (
+    ARTIFACT,
     LIGHT,
     LOG_LIGHT,
     TABLES,
@@ -159,32 +160,77 @@ class Exporter:
         bodies: list[list[Body]],
         today: date,
     ) -> None:
+        artifacts = self._artifacts([*spans, *logs], bodies, today)
+        _finish([*self._rows(spans, logs, bodies, today), *self._satellites(spans), *artifacts])
+
+    def _artifacts(
+        self, readings: Sequence[tuple[Tenant, SpanReading | LogReading]], bodies: list[list[Body]], today: date
+    ) -> list[Future[None]]:
         artifacts: list[tuple[Tenant, ArtifactRow]] = []
-        readings: list[tuple[Tenant, SpanReading | LogReading]] = [*spans, *logs]
         for (tenant, reading), own in zip(readings, bodies, strict=True):
             for draft in reading.drafts:
                 draft.row.bodies = tuple(own[index] for index in draft.contents)
                 artifacts.append((tenant, draft.row))
+        if not artifacts:
+            return []
+        rows = [row for _, row in artifacts]
+        values = _tenants(artifacts) + column_values(rows, ARTIFACT) + [[self._clock_ns()] * len(rows)]
+        return [self._insert("artifacts", values, [row.time_ns for row in rows], today)]
+
+    def _satellites(self, spans: Sequence[tuple[Tenant, SpanReading]]) -> list[Future[None]]:
+        satellites = [(tenant, r.light) for tenant, r in spans if is_satellite(r.light)]
+        if not satellites:
+            return []
+        lights = [light for _, light in satellites]
+        values = [*_tenants(satellites), [call_of(x) for x in lights], [x.trace_id for x in lights]]
+        return [self._pool.submit(insert, self._clients["satellites"], "satellites", TABLES["satellites"], values)]
+
+    def _rows(
+        self,
+        spans: Sequence[tuple[Tenant, SpanReading]],
+        logs: Sequence[tuple[Tenant, LogReading]],
+        bodies: list[list[Body]],
+        today: date,
+    ) -> list[Future[None]]:
         jobs = []
         if spans:
             values = _tenants(spans) + column_values([r.light for _, r in spans], LIGHT)
-            values += _row_values([r.row for _, r in spans], bodies[: len(spans)])
+            values += [*_row_values([r.row for _, r in spans], bodies[: len(spans)]), [READER_VERSION] * len(spans)]
             jobs.append(self._insert("spans", values, [r.light.start_ns for _, r in spans], today))
-        if satellites := [(tenant, r.light) for tenant, r in spans if is_satellite(r.light)]:
-            lights = [light for _, light in satellites]
-            values = [*_tenants(satellites), [call_of(x) for x in lights], [x.trace_id for x in lights]]
-            jobs.append(
-                self._pool.submit(insert, self._clients["satellites"], "satellites", TABLES["satellites"], values)
-            )
         if logs:
             values = _tenants(logs) + column_values([r.light for _, r in logs], LOG_LIGHT)
-            values += _row_values([r.row for _, r in logs], bodies[len(spans) :])
+            values += [*_row_values([r.row for _, r in logs], bodies[len(spans) :]), [READER_VERSION] * len(logs)]
             jobs.append(self._insert("logs", values, [r.light.time_ns for _, r in logs], today))
-        if artifacts:
-            rows = [row for _, row in artifacts]
-            values = _tenants(artifacts) + column_values(rows, TABLES["artifacts"][2:-2])
-            jobs.append(self._insert("artifacts", values, [row.time_ns for row in rows], today))
-        _finish(jobs)
+        return jobs
+
+    def rewrite(
+        self,
+        spans: Sequence[tuple[Tenant, SpanReading]],
+        logs: Sequence[tuple[Tenant, LogReading]],
+        known: Sequence[list[Body | None]],
+        day: date,
+    ) -> None:
+        """Stores records that were read anew. `known`: of each reading's content what is stored already. `day`: that of their
+        receipt, which their rows keep. A record's own row comes last: it says that all of it is done."""
+        readings: list[tuple[Tenant, SpanReading | LogReading]] = [*spans, *logs]
+        fresh = [
+            content
+            for (_, reading), own in zip(readings, known, strict=True)
+            for content, body in zip(reading.contents, own, strict=True)
+            if body is None
+        ]
+        compress(fresh)
+        packed = pack(fresh, day)
+        write_packs(self._bodies, packed.packs, self._pool)
+        new = iter(packed.bodies)
+        bodies = [[body or next(new) for body in own] for own in known]
+        _finish([*self._artifacts(readings, bodies, day), *self._satellites(spans)])
+        _finish(self._rows(spans, logs, bodies, day))
+
+    def derive_anew(self, traces: Mapping[Tenant, Iterable[str]], day: date) -> None:
+        """Derives traces whose rows have been read anew, under the same versions: what is remembered of them is old."""
+        self._cache.clear()
+        self._derive_now({tenant: {trace_id: ([], []) for trace_id in each} for tenant, each in traces.items()}, day)
 
     def _insert(
         self, table: str, values: list[list[Any]], times: Iterable[int], today: date, deleted: list[int] | None = None
@@ -406,7 +452,8 @@ class Exporter:
             trace = self._cache.get((tenant, trace_id)) or CachedTrace()
             trace.put_all(lights, log_lights)
             stored = (*counted.get(("spans", trace_id), (0, 0)), *counted.get(("logs", trace_id), (0, 0)))
-            if trace.check() == stored:
+            # Another worker may have read rows anew since (rederive): their versions do not tell.
+            if trace.check() == stored and trace.derived_at == derived_at.get(trace_id, 0):
                 known[trace_id] = trace
             else:
                 missing.append(trace_id)
@@ -417,8 +464,6 @@ class Exporter:
             known |= whole
         for trace_id, trace in known.items():
             trace.parts |= parts.get(trace_id, set())
-            if trace.derived_at != derived_at.get(trace_id, 0):
-                trace.resolved = {}  # another worker has derived it since: what stands there is not known
         return version, {trace_id: known[trace_id] for trace_id in traces}, satellites
 
     def _read_whole(self, client: Client, parameters: dict[str, Any]) -> dict[str, CachedTrace]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -39,6 +40,9 @@ SEARCHED = 20_000
 """Characters of a body that full text covers (RCL-08)."""
 
 SUMMARY = 500
+
+_SKILL = re.compile(r"""skills(?:/|\\{1,4})([^/\\"']{1,64})(?:/|\\{1,4})SKILL\.md""")
+"""A tool that reads the file of a skill, where nothing says that it is used: `…/skills/<name>/SKILL.md` (dialects.md §29)."""
 
 
 @dataclass(slots=True)
@@ -173,6 +177,8 @@ def tool_call_draft(
     by_meaning = by_event | parts
     _arguments(row, by_meaning, unwrap, light.operation)
     light.arguments_sha256, light.has_input = row.arguments_sha256, row.arguments_sha256 != ""
+    if "SKILL.md" in row.arguments and "skill_name" not in light.labels and (skill := _SKILL.search(row.arguments)):
+        light.labels |= {"skill_name": skill[1], "skill_inferred_from": "arguments"}
     sent = [by_meaning.get("result"), by_event.get("result"), by_meaning.get("documents")]
     if light.operation == "retrieval":  # the documents before a text that the emitter made of them
         sent.reverse()

@@ -20,7 +20,9 @@ def read_part(part: Any) -> list[Part]:
     """One part of a message; what says nothing (an empty text) is no part."""
     if not isinstance(part, dict):
         return _texts(part)
-    kind = part.get("type", part.get("block_type"))  # LlamaIndex: block_type
+    kind = part.get("type") or part.get("block_type")  # LlamaIndex: block_type
+    if kind == "text" and len(part) == 2 and (said := part.get("content")).__class__ is str:
+        return [part] if said else []
     if isinstance(kind, str) and (read := _BY_TYPE.get(kind)) is not None and (found := read(part)) is not None:
         return found
     for key, read in _BY_KEY:

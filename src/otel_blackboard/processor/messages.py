@@ -411,6 +411,9 @@ def _inside(data: dict[str, Any]) -> dict[str, Any] | None:
     return inner if isinstance(inner, dict) else None
 
 
+_OWN = frozenset(("role", "parts", "name", "finish_reason", "raw_finish_reason"))
+
+
 def _plain(role: str, parts: list[Part]) -> Message:
     """What has no message around it."""
     message = Message(role, parts)
@@ -422,6 +425,13 @@ def _plain(role: str, parts: list[Part]) -> Message:
 def _message(data: Any, role: str) -> Message:
     if not isinstance(data, dict):
         return _plain(role, read_part(data))
+    if data.keys() <= _OWN and data.get("role") in ("user", "assistant") and isinstance(data.get("parts"), list):
+        # As the conventions write it: the most frequent shape is the fastest to read.
+        message = Message(data["role"], [part for item in data["parts"] for part in read_part(item)])
+        message.name = name if isinstance(name := data.get("name"), str) else ""
+        if "finish_reason" in data:
+            _set_finish(message, [data])
+        return message
     envelopes = [data]
     while len(envelopes) < 5 and (inner := _inside(envelopes[-1])) is not None:
         envelopes.append(inner)

@@ -23,6 +23,7 @@ from otel_blackboard.processor.drafts import (
 from otel_blackboard.processor.identity import joined_run, safe_id
 from otel_blackboard.processor.precedence import ERROR_KEYS, IDS, NAME_KEPT, Shape, read_facts, role_of, shape_of
 from otel_blackboard.processor.prices import set_price
+from otel_blackboard.processor.providers import INFERRED, inferred_provider
 from otel_blackboard.processor.row_text import (
     Contents,
     families_of,
@@ -113,6 +114,10 @@ def read_span(tenant: Tenant, span: Span) -> SpanReading:
         complete(light, span)
     error = error or light.error
     light.join_key = _join_key(span, shape, light)
+    if light.role == PROVIDER_CALL and not light.provider:
+        light.provider, inferred_from = inferred_provider(attributes, light.response_model or light.request_model)
+        if inferred_from:
+            light.labels[INFERRED] = inferred_from
     if light.role == TOOL:
         _class_tool(light)
 
@@ -220,6 +225,19 @@ def spans_of_log(record: LogRecord) -> list[Span]:
     return []
 
 
+EVALUATION = "gen_ai.evaluation.result"
+
+
+def _evaluation(record: LogRecord) -> dict[str, str]:
+    """`evaluation.<name>` → the verdict and the score, as far as they are said."""
+    attributes = record.attributes
+    name, verdict, score = (
+        first_text(attributes.get(f"gen_ai.evaluation.{key}")) for key in ("name", "score.label", "score.value")
+    )
+    said = f"{verdict} ({score})" if verdict and score else verdict or score
+    return {f"evaluation.{name[:NAME_KEPT]}": said[:NAME_KEPT]} if name and said else {}
+
+
 def _event_name(record: LogRecord) -> str:
     """Rust's `tracing` names its events by their place in the source (captured: Codex); the name is the attribute."""
     name = record.event_name
@@ -235,6 +253,8 @@ def read_log(tenant: Tenant, record: LogRecord) -> LogReading:
     light = LogLight(record.trace_id, record.span_id, "", record.time_ns or record.observed_time_ns, event_name)
     light.severity_text = record.severity_text
     light.operation = first_text(record.attributes.get("gen_ai.operation.name"))
+    if event_name == EVALUATION:
+        light.labels = _evaluation(record)
     shape = shape_of(record.attributes, record.resource.attributes, record.scope.name)
     facts = shape.log_facts
     if spans_of_log(record):  # what it says about a call, that call's own span says
@@ -252,14 +272,15 @@ def read_log(tenant: Tenant, record: LogRecord) -> LogReading:
     )
     body = "null" if record.body is None else orjson.dumps({CONTENT: contents.value("body", record.body)}).decode()
     resource, scope = contents.shared(record.resource, "resource"), contents.shared(record.scope, "scope")
+    # It is the record's identity: no reader may have a say in it, so content counts as sent, wherever it is kept.
     light.version = version_of(
         finished=True,
         end_ns=light.time_ns,
         size=len(record.attributes),
-        texts=(record.trace_id, record.span_id, event_name, record.severity_text, body, attributes_text,
+        texts=(record.trace_id, record.span_id, record.event_name, record.severity_text, to_json(record.attributes),
                f"{record.time_ns} {record.observed_time_ns} {record.severity_number} {record.flags}",
                resource, scope, f"{record.dropped_attributes_count}"),
-        contents=contents.items,
+        contents=[each for each in contents.items if each.field == "body" or each.field.startswith(("resource.", "scope."))],
     )  # fmt: skip
     light.record_sha256 = hashlib.sha256(light.version.to_bytes(32)).hexdigest()
     for draft in drafts:

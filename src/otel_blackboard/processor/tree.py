@@ -16,9 +16,10 @@ from itertools import pairwise
 from otel_blackboard.processor.dialects.dialect import FLOW_RUN, GUARD, PROVIDER_CALL, STEP, TOOL
 from otel_blackboard.processor.identity import run_of_trace, slug
 from otel_blackboard.processor.prices import set_price
+from otel_blackboard.processor.providers import INFERRED
 from otel_blackboard.records import SATELLITE, Light, LogLight, RequestedCall, Resolved, RunPart
 
-READER_VERSION = 1
+READER_VERSION = 2
 """Raised when a better reading should be applied to old traces (`otel-blackboard rederive`)."""
 
 SAME_CALL_NS = 5_000_000_000
@@ -116,12 +117,20 @@ def complete_from_logs(spans: Sequence[Light], logs: Iterable[LogLight]) -> None
         if light is None:
             continue
         for name in _FROM_LOGS:
-            if getattr(light, name) in (None, "", ()) and (said := getattr(log, name)) not in (None, "", ()):
+            said = getattr(log, name)
+            if said in (None, "", ()):
+                continue
+            inferred = name == "provider" and INFERRED in light.labels
+            if inferred or getattr(light, name) in (None, "", ()):
                 setattr(light, name, said)
+                if inferred:
+                    light.labels = {label: value for label, value in light.labels.items() if label != INFERRED}
                 if name in _PRICED_BY and light.cost_source != "span":
                     priced_anew[light.span_id] = light
         light.has_input = light.has_input or log.has_input
         light.has_output = light.has_output or log.has_output
+        if log.labels:
+            light.labels = light.labels | log.labels
     for light in priced_anew.values():  # by all that is known in the end
         light.cost_usd, light.cost_source = None, ""
         set_price(light)

@@ -39,6 +39,10 @@ def _is_previous_response(span: Span, value: Value) -> bool:
 
 DIALECT = Dialect(
     name="agent_framework",
+    lacks=(
+        "The conversation: its id is that of the previous response, another one with each call. Messages that the "
+        "provider keeps: a later call has only what is new."
+    ),
     keys=(),
     scopes=(SCOPE,),
     role=_role,

@@ -57,6 +57,7 @@ def _names(span: Span, role: Role) -> dict[str, str]:
 
 DIALECT = Dialect(
     name="agentops",
+    lacks=("Usage under names of its own. Read from its source."),
     keys=("agentops.",),
     role=_role,
     facts={},

@@ -102,6 +102,11 @@ def _reasoning(value: Value) -> Value:
 
 DIALECT = Dialect(
     name="ai_sdk",
+    lacks=(
+        "Version 4: usage of streams, unless the provider was asked for it. Version 7 without the legacy tracer: "
+        "telemetry metadata, so session and user. What a provider's client makes of a failed tool's result after "
+        "the span."
+    ),
     keys=("ai.operationId",),
     scopes=("ai", "gen_ai"),
     role=_role,

@@ -38,6 +38,7 @@ def _names(span: Span, role: Role) -> dict[str, str]:
 
 DIALECT = Dialect(
     name="anthropic_sdk",
+    lacks=("Content, unless its mode is `content`. Response ids of failed requests."),
     keys=("anthropic.",),
     scopes=(SCOPE,),
     role=_role,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from otel_blackboard.processor.dialects.dialect import Dialect, Role
+from otel_blackboard.processor.dialects.dialect import Dialect, Role, not_provider
 from otel_blackboard.processor.values import first_text
 from otel_blackboard.records import Span
 
@@ -34,6 +34,7 @@ def _names(span: Span, role: Role) -> dict[str, str]:
 
 DIALECT = Dialect(
     name="autogen",
+    lacks=("Model calls, usage and content."),
     keys=(),
     scopes=(
         "autogen-core",
@@ -41,6 +42,7 @@ DIALECT = Dialect(
         "autogen GrpcWorkerAgentRuntime",
         "openinference.instrumentation.autogen_agentchat",
     ),
+    ignore={"provider": not_provider("autogen")},
     names=_names,
     join_key=_join_key,
 )

@@ -18,6 +18,7 @@ def _role(span: Span) -> Role | None:
 
 DIALECT = Dialect(
     name="blackboard",
+    lacks=("Nothing that our own span processor knows: what is not stamped is found by the tree."),
     keys=("blackboard.",),
     role=_role,
     facts={
@@ -44,8 +45,8 @@ DIALECT = Dialect(
     labels={
         "outcome": ("blackboard.outcome",),
         "failure_reason": ("blackboard.failure.reason",),
-        "skill_name": ("blackboard.skill.name", "gen_ai.skill.name"),
-        "skill_version": ("blackboard.skill.version", "gen_ai.skill.version"),
+        "skill_name": ("blackboard.skill.name",),
+        "skill_version": ("blackboard.skill.version",),
         "guard_name": ("blackboard.guard.name",),
         "guard_status": ("blackboard.guard.status",),
         "guard_type": ("blackboard.guard.type",),

@@ -152,6 +152,10 @@ def _log_spans(record: LogRecord, event_name: str) -> list[Span]:
 
 DIALECT = Dialect(
     name="claude_code",
+    lacks=(
+        "Prompts: the wire has a preview and a hash of the system prompt. The result of the tool `Agent`. With "
+        "logs alone, whose call a sub-agent's tool is."
+    ),
     keys=(),
     scopes=("com.anthropic.claude_code.",),
     role=_role,

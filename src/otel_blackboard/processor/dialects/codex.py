@@ -126,6 +126,7 @@ def _rejected(record: LogRecord) -> bool:
 
 DIALECT = Dialect(
     name="codex",
+    lacks=("Prompts and answers. With logs alone, the text of tool arguments and results in current versions."),
     keys=("codex.",),
     scopes=(
         "codex_exec",

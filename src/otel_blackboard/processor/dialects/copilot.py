@@ -9,6 +9,7 @@ from otel_blackboard.processor.dialects.dialect import Dialect
 
 DIALECT = Dialect(
     name="copilot",
+    lacks=("Cost in dollars: it counts premium requests, which are a label. Read from its documentation."),
     keys=("github.copilot.",),
     scopes=("github.copilot",),
     facts={"user_id": ("enduser.pseudo.id",)},

@@ -88,6 +88,8 @@ class Dialect:
     """Attribute keys of which one is enough; one that ends in '.' is the beginning of a key."""
     scopes: tuple[str, ...] = ()
     """Names of instrumentation scopes of which one is enough; one that ends in '.' is the beginning of a name."""
+    lacks: str = ""
+    """What its emitters do not send, for docs/dialects.md: whole sentences, from the point of view of who reads a run."""
     role: Callable[[Span], Role | None] = lambda span: None
     """The role of a span, None when the dialect cannot tell: then the next one is asked."""
     facts: Keys = field(default_factory=dict)

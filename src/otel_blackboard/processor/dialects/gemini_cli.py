@@ -108,6 +108,7 @@ def _arguments(value: Value) -> Value:
 
 DIALECT = Dialect(
     name="gemini_cli",
+    lacks=("A span of the run: calls are traces of their own. Read from its source, not from a recording."),
     keys=(),
     scopes=("gemini-cli",),
     role=_role,

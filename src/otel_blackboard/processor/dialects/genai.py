@@ -51,7 +51,7 @@ for _values, _meant in (
     _OPERATIONS |= dict.fromkeys(_values.split(), _meant)
 
 # Values of gen_ai.provider.name and gen_ai.system that name a framework and are not said in a module of its own yet.
-_FRAMEWORKS = ("langchain", "langgraph", "crewai", "autogen", "spring_ai", "gcp.vertex.agent")
+_FRAMEWORKS = ("langchain", "langgraph", "crewai")
 
 
 def _role(span: Span) -> Role | None:
@@ -138,6 +138,12 @@ def message_role(event_name: str) -> str:
 
 DIALECT = Dialect(
     name="gen_ai",
+    lacks=(
+        "Content, unless capture is switched on; by pointer it is named and never opened. Embedding inputs "
+        "(openai, 1.3b0). openai-v2 up to 2.4b0 does not see the Responses API, 2.1b0 no embeddings either; the "
+        "packages for OpenAI Agents and LlamaIndex emit no model calls and expect genai-openai beside them. Texts "
+        "of retrieved documents: id and score alone."
+    ),
     keys=("gen_ai.", "session.id", "user.id", "enduser.id"),
     scopes=("opentelemetry.instrumentation.genai.",),
     role=_role,
@@ -180,6 +186,10 @@ DIALECT = Dialect(
         "tools_ref": ("gen_ai.tool.definitions_ref",),
     },
     labels={
+        "skill_name": ("gen_ai.skill.name",),
+        "skill_version": ("gen_ai.skill.version",),
+        "skill_source": ("gen_ai.skill.source.uri",),
+        "skills": ("gen_ai.skills",),
         "guard_name": ("gen_ai.guardrail.component.name",),
         "guard_type": ("gen_ai.guardrail.policy.id",),
         "guard_result": ("gen_ai.guardrail.result.type",),

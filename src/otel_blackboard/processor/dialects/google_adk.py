@@ -9,7 +9,7 @@ the log record of each call still has its usage, and the event id that span and 
 
 from __future__ import annotations
 
-from otel_blackboard.processor.dialects.dialect import AGENT, CHAT, NO_ROLE, RUN, Dialect, Role, inside
+from otel_blackboard.processor.dialects.dialect import AGENT, CHAT, NO_ROLE, RUN, Dialect, Role, inside, not_provider
 from otel_blackboard.processor.dialects.log_spans import FROM_LOG, in_trace, span_of, text
 from otel_blackboard.processor.values import first_text, whole_number
 from otel_blackboard.records import Light, LogRecord, Span
@@ -74,9 +74,15 @@ def _log_spans(record: LogRecord, event_name: str) -> list[Span]:
 
 DIALECT = Dialect(
     name="google_adk",
+    lacks=(
+        "Version 1: passes have no attributes but their name. Version 2: arguments and results of tools unless "
+        "span capture is on, content only as log records by default. Under OpenInference one span tells of two "
+        "calls."
+    ),
     keys=("gcp.vertex.agent.",),
     scopes=("gcp.vertex.agent",),
     role=_role,
+    ignore={"provider": not_provider("gcp.vertex.agent")},
     facts={
         "conversation_id": ("gcp.vertex.agent.session_id",),
         "cached_input_tokens": (inside(_RESPONSE, "usage_metadata", "cached_content_token_count"),),

@@ -75,6 +75,10 @@ def _meta(value: Value) -> dict[str, Any] | None:
 
 DIALECT = Dialect(
     name="haystack",
+    lacks=(
+        "Ids of tool calls. Everything but names and times, unless content tracing is on: usage and model stand "
+        "inside the content."
+    ),
     keys=("haystack.",),
     role=_role,
     facts={

@@ -25,6 +25,7 @@ _PROPERTIES = "lmnr.association.properties."
 
 DIALECT = Dialect(
     name="laminar",
+    lacks=("Ids of tool calls. Read from its source."),
     keys=("lmnr.",),
     role=_role,
     facts={"conversation_id": (f"{_PROPERTIES}session_id",), "user_id": (f"{_PROPERTIES}user_id",)},

@@ -68,6 +68,7 @@ def _complete(light: Light, span: Span) -> None:
 
 DIALECT = Dialect(
     name="langfuse",
+    lacks=("Ids of tool calls. That a generation was told by hand. Scores, which go to Langfuse alone."),
     keys=("langfuse.",),
     scopes=("langfuse-sdk",),
     role=_role,

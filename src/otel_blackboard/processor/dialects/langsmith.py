@@ -113,6 +113,7 @@ def _tool_result(value: Value) -> Value:
 
 DIALECT = Dialect(
     name="langsmith",
+    lacks=("Embeddings, usage of streams, the provider of calls that are none of a model."),
     keys=("langsmith.",),
     scopes=("langsmith",),
     role=_role,

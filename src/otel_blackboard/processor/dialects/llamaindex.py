@@ -78,6 +78,7 @@ def _complete(light: Light, span: Span) -> None:
 
 DIALECT = Dialect(
     name="llamaindex",
+    lacks=("Model calls, and usage of embeddings."),
     keys=(),
     scopes=(SCOPE,),
     role=_role,

@@ -23,6 +23,7 @@ def _names(span: Span, role: Role) -> dict[str, str]:
 
 DIALECT = Dialect(
     name="logfire",
+    lacks=("The answer of a stream on the request's own span: it stands in a second, empty span and is put together."),
     keys=("logfire.msg", "logfire.span_type", "logfire.json_schema"),
     scopes=("logfire", "logfire."),
     role=_role,

@@ -44,12 +44,9 @@ def _role(span: Span) -> Role | None:
 
 DIALECT = Dialect(
     name="loongsuite",
+    lacks=("What the GenAI conventions do not say already. Read from its documentation."),
     keys=("gen_ai.span.kind", "gen_ai.skill."),
     role=_role,
     facts={},
-    labels={
-        "skill_name": ("gen_ai.skill.name",),
-        "skill_id": ("gen_ai.skill.id",),
-        "skill_version": ("gen_ai.skill.version",),
-    },
+    labels={"skill_id": ("gen_ai.skill.id",)},
 )

@@ -49,6 +49,7 @@ def _names(span: Span, role: Role) -> dict[str, str]:
 
 DIALECT = Dialect(
     name="mastra",
+    lacks=("Ids of tool calls. Read from its source."),
     keys=("mastra.",),
     scopes=("@mastra/",),
     role=_role,

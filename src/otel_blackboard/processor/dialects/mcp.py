@@ -30,6 +30,7 @@ def _names(span: Span, role: Role) -> dict[str, str]:
 
 DIALECT = Dialect(
     name="mcp",
+    lacks=("Arguments and results, unless they are switched on; ids of tool calls."),
     keys=("mcp.",),
     role=_role,
     facts={},

@@ -74,6 +74,10 @@ def _unquoted(key: str) -> Source:
 
 DIALECT = Dialect(
     name="mlflow",
+    lacks=(
+        "Session and user: they are metadata of the trace and not in its spans. With its GenAI switch also the "
+        "inputs of agents and retrievers."
+    ),
     keys=("mlflow.spanType", "mlflow.traceRequestId"),
     role=_role,
     facts={

@@ -103,6 +103,7 @@ def _all_input(value: Value) -> Value:
 
 DIALECT = Dialect(
     name="nemo_relay",
+    lacks=("The provider. Results of retrievers."),
     keys=("nemo_relay.",),
     role=_role,
     facts={

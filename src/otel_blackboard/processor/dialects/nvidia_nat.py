@@ -76,6 +76,10 @@ def _is_framework(span: Span, value: Value) -> bool:
 
 DIALECT = Dialect(
     name="nvidia_nat",
+    lacks=(
+        "The provider: its attribute names the framework. Ids that are not known are the word `unknown`, which is "
+        "read as none."
+    ),
     keys=_PREFIXES,
     scopes=("nat", "aiq"),
     role=_role,

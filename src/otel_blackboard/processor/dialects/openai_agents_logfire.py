@@ -72,6 +72,7 @@ def _complete(light: Light, span: Span) -> None:
 
 DIALECT = Dialect(
     name="openai_agents_logfire",
+    lacks=("Ids of tool calls."),
     keys=(),
     scopes=("logfire.openai_agents",),
     role=_role,

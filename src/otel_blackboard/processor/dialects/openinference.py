@@ -226,6 +226,12 @@ def _short(value: Value) -> Value:
 
 DIALECT = Dialect(
     name="openinference",
+    lacks=(
+        "Ids of tool calls, except inside a serialised ToolMessage. The verdict of a guard. What the SDK's limit "
+        "of 128 attributes dropped, which is the oldest messages first. Model calls of CrewAI's native client and "
+        "of the Claude Agent SDK, of which only a wrong sum is sent. Usage of LangChain streams, and LangChain's "
+        "embeddings."
+    ),
     keys=("openinference.", "llm.input_messages.", "llm.output_messages.", "llm.token_count."),
     scopes=("openinference.instrumentation.", _HARBOR),
     role=_role,

@@ -14,6 +14,7 @@ def _role(span: Span) -> Role | None:
 
 DIALECT = Dialect(
     name="openlit",
+    lacks=("Ids of tool calls. Read from its documentation."),
     keys=("guard.verdict", "gen_ai.tool.args", "gen_ai.request.user"),
     scopes=(SCOPE, "openlit"),
     role=_role,

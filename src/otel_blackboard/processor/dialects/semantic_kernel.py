@@ -18,6 +18,7 @@ def _role(span: Span) -> Role | None:
 
 DIALECT = Dialect(
     name="semantic_kernel",
+    lacks=("Content, except as log records of Python's logging."),
     keys=("sk.available_functions",),
     scopes=(SCOPE,),
     role=_role,

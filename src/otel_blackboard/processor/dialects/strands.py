@@ -69,6 +69,7 @@ def _complete(light: Light, span: Span) -> None:
 
 DIALECT = Dialect(
     name="strands",
+    lacks=("The provider of the model. Version 0.2: the system prompt; failed tools have the status OK."),
     keys=(),
     scopes=(SCOPE,),
     role=_role,

@@ -37,6 +37,7 @@ def _join_key(span: Span) -> str:
 
 DIALECT = Dialect(
     name="temporal",
+    lacks=("Content: it carries where a call ran, and which attempt it was."),
     keys=(_WORKFLOW, _RUN, _ACTIVITY),
     role=_role,
     labels={"workflow_id": (_WORKFLOW,), "workflow_run_id": (_RUN,), "activity_id": (_ACTIVITY,)},

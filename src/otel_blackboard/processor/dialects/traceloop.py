@@ -109,6 +109,10 @@ _PROPERTIES = "traceloop.association.properties."
 
 DIALECT = Dialect(
     name="traceloop",
+    lacks=(
+        "0.45: failed Anthropic requests have no span, Anthropic streams no usage. 0.62: LlamaIndex's model calls, "
+        "usage of its embeddings. Names of positional tool arguments."
+    ),
     keys=("traceloop.", "llm.request.type", "gen_ai.task.", "crewai."),
     scopes=(
         "traceloop.tracer",
