@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from otel_blackboard.processor.dialects.dialect import PROVIDER_CALL, STEP, TOOL
-from otel_blackboard.records import Span
+from otel_blackboard.records import Event, Span
 from tests.dialects.reading import artifact_of, body_of, light_of, sent, tree_of
 from tests.spans import Trace
 
@@ -82,3 +82,13 @@ def test_langsmith_tools() -> None:
     )
     row = artifact_of(found, "tool_result")
     assert row is not None and row.arguments == '{"query":"q"}' and light_of(found).tool_class == "knowledge_base"
+
+
+def test_langsmith_tells_a_failure_by_its_exception_where_the_status_was_ok_before() -> None:
+    """0.15: a run whose begin and end are exported apart keeps the status OK of its begin."""
+    for kind in ("llm", "tool", "chain"):
+        span = langsmith(Trace(), kind, "x", langsmith__metadata__lc_agent_name="bot")
+        span.status_code = 1
+        assert light_of(span).status == "succeeded"
+        span.events.append(Event(span.end_ns, "exception", {"exception.message": "rejected"}))
+        assert (light_of(span).status, light_of(span).error) == ("failed", "rejected")

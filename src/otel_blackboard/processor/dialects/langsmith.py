@@ -62,7 +62,10 @@ def _names(span: Span, role: Role) -> dict[str, str]:
 
 
 def _complete(light: Light, span: Span) -> None:
-    """Model and response id stand inside the answer alone."""
+    """Model and response id stand inside the answer alone. A failure may be told by its exception alone: where a run's
+    begin and end are exported apart, its span has status OK from the first, which no later one replaces (0.15)."""
+    if light.status == "succeeded" and any(event.name == "exception" for event in span.events):
+        light.status = "failed"
     if light.role != PROVIDER_CALL or light.operation != "chat":
         return
     answer = parsed(span.attributes.get("gen_ai.completion"))
