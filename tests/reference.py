@@ -537,16 +537,16 @@ def give_calls(part: Part) -> list[list[Node]]:
 
 def _reached(node: Node, pairs: Sequence[tuple[Node, Node]]) -> list[Node]:
     joined = [node]
-    while more := [
-        two for pair in pairs for one, two in (pair, pair[::-1]) if one in joined and two not in joined
-    ]:
+    while more := [two for pair in pairs for one, two in (pair, pair[::-1]) if one in joined and two not in joined]:
         joined.append(more[0])
     return joined
 
 
 def _told_beside(inside: Sequence[Node], summing: set[Node]) -> list[tuple[Node, Node]]:
     """Model calls directly below one of theirs, that several instrumentations tell of."""
-    by_start = sorted((node for node in inside if node.role == MODEL and node not in summing), key=lambda node: node.key)
+    by_start = sorted(
+        (node for node in inside if node.role == MODEL and node not in summing), key=lambda node: node.key
+    )
     return _of_one_id(by_start, "response_id") + _side_by_side(by_start)
 
 
@@ -776,9 +776,9 @@ def give_outputs(part: Part) -> None:
         and node.light.operation != "embeddings"
     ]
     loose = any(node.holds is None and node.call is not None for node in part.nodes)
-    if loose and part.root.role == FLOW and part.root.light.has_output:
-        if not any(node.role == STEP and node.light.has_output for node in part.nodes):
-            speaking.append(part.root)
+    told = any(node.role == STEP and node.light.has_output for node in part.nodes)
+    if loose and not told and part.root.role == FLOW and part.root.light.has_output:
+        speaking.append(part.root)
 
     def of(node: Node) -> tuple[Any, ...]:
         return (node.holds, node.step_id, node.agent_id, node.pass_seq, node.attempt)
