@@ -776,8 +776,8 @@ def give_outputs(part: Part) -> None:
         and node.light.operation != "embeddings"
     ]
     loose = any(node.holds is None and node.call is not None for node in part.nodes)
-    stepless = not any(node.role == STEP and node.light.has_output for node in part.nodes)
-    if loose and stepless and part.root.role == FLOW and part.root.light.has_output:
+    told = any(node.role == STEP and node.light.has_output for node in part.nodes)
+    if loose and not told and part.root.role == FLOW and part.root.light.has_output:
         speaking.append(part.root)
 
     def of(node: Node) -> tuple[Any, ...]:

@@ -433,3 +433,22 @@ def test_arguments_that_a_tools_own_span_does_not_tell_are_those_that_were_asked
     assert tool["metadata"]["arguments"] == shown
     assert api.json(f"/runs/r1/artifacts/{tool['artifact_id']}")["metadata"] == tool["metadata"]
     assert api.json("/runs/r1/ledger")["lines"] == [f"- look({json.dumps(shown, separators=(',', ':'))}) -> x"]
+
+
+@pytest.mark.parametrize("stands", [True, False])
+def test_search_finds_what_a_flow_returns_only_where_it_is_on_the_blackboard(
+    embedded_project: Project, stands: bool
+) -> None:
+    trace = Trace(run_id="r1")
+    answer = json.dumps([{"role": "assistant", "parts": [{"type": "text", "content": "sunny"}]}])
+    flow = trace.flow("main", 0, 9, gen_ai__output__messages=answer)
+    if stands:
+        trace.tool("look", 1, 2, flow, result="x")
+    else:
+        trace.agent("a", 1, 2, flow, gen_ai__output__messages=answer)
+    embedded_project.store(trace.spans)
+    api = embedded_project.api()
+    (found,) = api.json("/search", q="sunny")["results"]
+    (listed,) = api.json("/runs/r1/artifacts", kind="agent_output")["artifacts"]
+    assert found["artifact_id"] == listed["artifact_id"]
+    assert listed["span_id"] == trace.spans[0 if stands else 1].span_id

@@ -293,7 +293,9 @@ class Reader:
                 break
             most *= 4
         rows = rows[:limit]
-        sql = f"SELECT trace_id, span_id, run_id FROM resolved FINAL WHERE {_OF_TRACES}"
+        # What a flow_run returns is on the blackboard only where it stands for a pass.
+        listed = "(role != 'flow_run' OR stands)"
+        sql = f"SELECT trace_id, span_id, run_id FROM resolved FINAL WHERE {_OF_TRACES} AND {listed}"
         places = self._of_traces(sql, tenant, sorted({row.trace_id for row in rows})) if rows else []
         runs = {(row[0], row[1]): row[2] for row in places}
         return [(row, runs[key]) for row in rows if (key := (row.trace_id, row.span_id)) in runs]

@@ -15,8 +15,9 @@ from typing import Any, NamedTuple
 from clickhouse_connect.driver.client import Client
 
 from otel_blackboard.exporter.clickhouse import MOST_IDS, chunks
+from otel_blackboard.processor.calls import SAME_CALL_NS
 from otel_blackboard.processor.dialects.dialect import PROVIDER_CALL
-from otel_blackboard.processor.tree import SAME_CALL_NS, USAGE
+from otel_blackboard.processor.nodes import USAGE
 from otel_blackboard.records import SATELLITE, Light, Tenant
 
 OF_PROJECT = "organization_id = {organization:String} AND project_id = {project:String}"

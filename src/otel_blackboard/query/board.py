@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 from otel_blackboard.config import Settings
 from otel_blackboard.exporter.bodies import BodyDamaged, BodyMissing
 from otel_blackboard.exporter.reader import Reader
+from otel_blackboard.processor.nodes import USAGE
 from otel_blackboard.processor.numbers import SpanKey
-from otel_blackboard.processor.tree import USAGE
 from otel_blackboard.query import recall
 from otel_blackboard.query.artifacts import (
     Artifact,
