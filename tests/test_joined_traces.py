@@ -114,6 +114,21 @@ def test_host_and_satellite_at_two_workers_find_each_other(project: Project) -> 
         other.close()
 
 
+@pytest.mark.parametrize("before", [30, -2])
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_a_failed_call_is_found_across_a_minute(project: Project, order: Sequence[int], before: int) -> None:
+    """START is 20 seconds into its minute. Who begins before the other may be either."""
+    host, beside = Trace("host", run_id="flow-1"), Trace("satellite")
+    host.chat(start=41 - before, end=42, error="overloaded")
+    native = beside.chat(start=41, end=41.9, error="overloaded")
+    native.scope = Scope("native")
+    if before < 0:
+        host.spans[0].start_ns, native.start_ns = at(41), at(39)
+    for which in order:
+        project.store((host, beside)[which].spans)
+    assert [run for run, *_ in usage(project)] == ["flow-1"]
+
+
 def test_a_satellite_of_another_project_is_no_satellite(project: Project) -> None:
     host, beside = host_and_satellite()
     project.store(host.spans)

@@ -801,6 +801,77 @@ class TestBilling:
         assert bill(trace) == (10, 1)
 
 
+# ------------------------------------------------------------------------------------------- several tell of one call
+
+
+def light(span_id: str, parent: str = "", start: float = 0, end: float = 1, **facts: Any) -> Light:
+    return Light("1" * 32, span_id, parent, span_id, at(start), at(end), **facts)
+
+
+def call(span_id: str, parent: str = "", start: float = 0, end: float = 1, **facts: Any) -> Light:
+    return light(span_id, parent, start, end, **({"role": "provider_call", "request_model": "m"} | facts))
+
+
+def calls_of(*lights: Light, **beside: Any) -> list[set[str]]:
+    """The span ids of the records of each call, in any order of the spans."""
+    found = []
+    for order in (lights, lights[::-1]):
+        together: dict[str, set[str]] = {}
+        for row in resolve([replace(each) for each in order], **beside)[0]:
+            if row.call_span_id:
+                together.setdefault(row.call_span_id, set()).add(row.span_id)
+        found.append([together[key] for key in sorted(together)])
+    assert found[0] == found[1]
+    return found[0]
+
+
+class TestSeveralTellOfOneCall:
+    def test_two_calls_alike_at_one_moment_that_two_instrumentations_tell_of_are_two(self) -> None:
+        told = [
+            call(f"{scope}{number}", "", 0.001 * number, scope=scope, input_tokens=120, output_tokens=18)
+            for number in range(2)
+            for scope in ("one", "other")
+        ]
+        assert calls_of(*told) == [{"one0", "other0"}, {"one1", "other1"}]
+
+    def test_a_sum_with_the_id_of_one_that_only_sums_up_sums_up_too(self) -> None:
+        sums = {"response_id": "r", "input_tokens": 30, "output_tokens": 2}
+        inner = [call(f"call{number}", "inner", response_id=f"r{number}", input_tokens=15) for number in range(2)]
+        assert calls_of(call("outer", **sums), call("inner", "outer", **sums), *inner) == [{"call0"}, {"call1"}]
+
+    def test_what_tells_of_a_satellite_s_call_below_it_is_not_counted_either(self) -> None:
+        told = [call("native", input_tokens=10), call("below", "native", input_tokens=10), light("detail", "native")]
+        told[2].input_tokens = 10
+        assert calls_of(*told, hosts={"native": "flow-1"}) == []
+        rows, (part,) = resolve(told, (), {"native": "flow-1"})
+        assert not any(row.billed for row in rows) and part.run_id == "flow-1" and part.input_tokens is None
+
+    def test_records_of_one_tool_call_in_nested_passes_are_one_in_others_not(self) -> None:
+        def told(above_inner: str) -> list[Light]:
+            tool = {"role": "tool_invocation", "tool_call_id": "c", "tool_name": "look"}
+            passes = [
+                light("a", role="step", agent_id="a", end=9),
+                light("b", above_inner, role="step", agent_id="b", end=9),
+            ]
+            return [*passes, light("x", "a", 1, 3, **tool), light("y", "b", 2, 3, **tool)]
+
+        assert calls_of(*told("a")) == [{"x", "y"}]
+        assert calls_of(*told("")) == [{"x"}, {"y"}]
+
+    def test_the_numbers_on_a_tool_that_runs_an_agent_are_those_of_the_pass_that_calls_it(self) -> None:
+        tool = light("tool", role="tool_invocation", is_agent=True, agent_id="sub", step_id="outer", pass_seq=2)
+        rows = by_span(resolve([tool, call("inside", "tool")])[0])
+        assert (rows["tool"].step_id, rows["tool"].pass_seq) == ("outer", 2)
+        assert (rows["inside"].step_id, rows["inside"].agent_id, rows["inside"].pass_seq) == ("step_sub", "sub", None)
+
+    def test_a_step_told_twice_is_not_its_own_retry(self) -> None:
+        step = {"role": "step", "step_id": "s", "agent_id": "a", "labels": {"pass_key": "1"}}
+        once = [light("outer", **step), light("inner", "outer", **step)]
+        assert by_span(resolve(once)[0])["outer"].attempt is None
+        rows = by_span(resolve([*once, light("again", "", 2, 3, **step)])[0])
+        assert [rows[name].attempt for name in ("outer", "again")] == [1, 2]
+
+
 # ---------------------------------------------------------------------------------------------------------------- input
 
 
