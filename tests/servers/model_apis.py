@@ -25,8 +25,6 @@ from otel_blackboard.demo.model_stub import (
 )
 from tests.recordings import FINAL
 
-FINAL = "It is 22C and sunny in Paris."
-"""What every conversation about the weather ends with, as in the recordings."""
 GEMINI_REJECTED = "gemini-rejected"
 """REJECTED under a name that Google's libraries take for one of theirs."""
 
