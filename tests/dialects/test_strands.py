@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from otel_blackboard.processor.dialects.strands import SCOPE
-from otel_blackboard.processor.models import provider_of
 from otel_blackboard.records import Span
 from tests.dialects.reading import artifact_of, body_of, event, fields_of, light_of, scoped, tree_of
 from tests.spans import Trace
@@ -110,5 +109,8 @@ def test_agents_that_work_together_are_a_run(operation: str) -> None:
         ("", ""),
     ],
 )
-def test_the_provider_by_the_models_name(model: str, provider: str) -> None:
-    assert provider_of(model) == provider
+def test_the_framework_is_no_provider_and_the_models_name_says_who_answered(model: str, provider: str) -> None:
+    call = scoped(
+        SCOPE, Trace().span("chat", gen_ai__operation__name="chat", gen_ai__request__model=model, **FRAMEWORK)
+    )
+    assert light_of(call).provider == provider

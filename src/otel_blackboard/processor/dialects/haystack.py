@@ -23,7 +23,6 @@ from otel_blackboard.processor.dialects.dialect import (
     Role,
     inside,
 )
-from otel_blackboard.processor.models import provider_of
 from otel_blackboard.processor.usage import take_usage
 from otel_blackboard.processor.values import first_text, parsed
 from otel_blackboard.records import Light, Span, Value
@@ -57,7 +56,6 @@ def _complete(light: Light, span: Span) -> None:
     answer = attributes.get("haystack.agent.step.llm.output", attributes.get("haystack.component.output"))
     if (meta := _meta(answer)) is not None:
         light.response_model = light.response_model or first_text(meta.get("model"))
-        light.provider = light.provider or provider_of(light.response_model)
         take_usage(light, meta.get("usage"))
 
 

@@ -21,7 +21,6 @@ from otel_blackboard.processor.dialects.dialect import (
     Role,
     inside,
 )
-from otel_blackboard.processor.models import provider_of
 from otel_blackboard.processor.usage import take_usage
 from otel_blackboard.processor.values import first_text, parsed
 from otel_blackboard.processor.wrappers import call_arguments
@@ -54,7 +53,6 @@ def _names(span: Span, role: Role) -> dict[str, str]:
 
 def _complete(light: Light, span: Span) -> None:
     attributes = span.attributes
-    light.provider = light.provider or provider_of(light.response_model)
     if (usage := attributes.get("langfuse.observation.usage_details")) is not None:
         take_usage(light, parsed(usage))
     if attributes.get("langfuse.observation.level") == "ERROR" and light.status != "running":

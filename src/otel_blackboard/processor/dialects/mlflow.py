@@ -22,7 +22,6 @@ from otel_blackboard.processor.dialects.dialect import (
     Source,
     inside,
 )
-from otel_blackboard.processor.models import provider_of
 from otel_blackboard.processor.usage import include_cache
 from otel_blackboard.processor.values import first_text, parsed
 from otel_blackboard.records import Light, Span
@@ -62,7 +61,6 @@ def _complete(light: Light, span: Span) -> None:
     if light.role != PROVIDER_CALL:
         return
     include_cache(light)
-    light.provider = light.provider or provider_of(light.request_model or light.response_model)
     if light.operation == "chat" and not light.response_id:
         answer = parsed(span.attributes.get("mlflow.spanOutputs"))
         light.response_id = first_text(answer.get("id")) if isinstance(answer, dict) else ""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from otel_blackboard.processor.dialects.dialect import (
     NO_ROLE,
-    PROVIDER_CALL,
     RUN,
     TOOL,
     Dialect,
@@ -17,7 +16,6 @@ from otel_blackboard.processor.dialects.dialect import (
     Role,
     not_provider,
 )
-from otel_blackboard.processor.models import provider_of
 from otel_blackboard.processor.values import first_text, parsed, to_json
 from otel_blackboard.records import Event, Light, Span, Value
 
@@ -56,8 +54,6 @@ def _result(value: Value) -> Value:
 
 
 def _complete(light: Light, span: Span) -> None:
-    if light.role == PROVIDER_CALL and not light.provider:
-        light.provider = provider_of(light.request_model)
     attributes = span.attributes
     failed = "error" in (attributes.get("gen_ai.tool.status"), attributes.get("tool.status"))
     if light.role == TOOL and failed and light.status == "succeeded":  # 0.2 says OK
