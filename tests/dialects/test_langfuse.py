@@ -37,7 +37,9 @@ def test_langfuse_observations() -> None:
     assert part.counts == {"guard": 1, "provider_call": 1, "step": 1, "tool_invocation": 1}
     assert (part.input_tokens, part.cached_input_tokens, part.reasoning_tokens) == (120, 64, 7)
     assert str(part.cost_usd) == "0.500000000000" and rows[call.span_id].provider == "openai"
-    assert rows[call.span_id].labels == {"tags": '["a"]', "prompt_name": "greet", "prompt_version": "3"}
+    assert rows[call.span_id].labels == {
+        "tags": '["a"]', "prompt_name": "greet", "prompt_version": "3", "provider_inferred_from": "model",
+    }  # fmt: skip
     assert (rows[tool.span_id].requested_by, rows[tool.span_id].tool_call_id) == (call.span_id, "c1")
     row = artifact_of(tool, "tool_result")
     assert row is not None and row.arguments == '{"x":1}'
