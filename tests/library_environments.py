@@ -59,7 +59,8 @@ class Node:
 
         def make(new: Path) -> None:
             new.mkdir()
-            _run("npm", "install", "--prefix", str(new), "--no-audit", "--no-fund", *requirements)
+            quick = ("--fetch-retries=1", "--fetch-retry-mintimeout=1000", "--fetch-timeout=60000")
+            _run("npm", "install", "--prefix", str(new), "--no-audit", "--no-fund", *quick, *requirements)
 
         _current(self._folder, requirements, make, "npm")
 
@@ -98,18 +99,29 @@ def _current(folder: Path, requirements: Sequence[str], make: Callable[[Path], N
         stamp.write_text(json.dumps(today))
 
 
+_no_uv: list[NotHere] = []
+"""Why there is none: asked once, for it takes seconds."""
+
+
 def _uv() -> str:
     if found := shutil.which("uv"):
         return found
     own = ROOT / "uv" / "bin" / "uv"
+    if _no_uv:
+        raise _no_uv[0]
     if not own.exists():
-        _run(sys.executable, "-m", "venv", "--clear", str(ROOT / "uv"))
-        _run(str(ROOT / "uv" / "bin" / "python"), "-m", "pip", "install", "--quiet", "uv")
+        try:
+            _run(sys.executable, "-m", "venv", "--clear", str(ROOT / "uv"))
+            _run(str(ROOT / "uv" / "bin" / "python"), "-m", "pip", "install", "--quiet", "--retries=1", "uv")
+        except NotHere as why:
+            _no_uv.append(why)
+            raise
     return str(own)
 
 
 def _run(*command: str) -> None:
-    environment = os.environ | {"UV_CACHE_DIR": str(ROOT / "uv-cache")}
+    # Without a network each of them is to say so soon.
+    environment = os.environ | {"UV_CACHE_DIR": str(ROOT / "uv-cache"), "UV_HTTP_RETRIES": "1"}
     made = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, env=environment)
     if made.returncode:
         raise NotHere(f"{' '.join(command)}: {' '.join(made.stderr.split())[-500:]}")
