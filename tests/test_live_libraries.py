@@ -57,11 +57,11 @@ def client(*requirements: str, **environment: str) -> Library:
     return Library(requirements, environment, runs=1, agents=(), tools=())
 
 
-def langchain(arguments: Any, *requirements: str, **environment: str) -> Library:
+def langchain(*requirements: str, **environment: str) -> Library:
     """The agent of LangChain, whose tool answers with a message."""
     common = ("langchain>=1.5", "langgraph>=1.2", "langchain-openai>=1.7")
     result = Contains(json.dumps(json.dumps(WEATHER[2]))[1:-1])
-    return Library((*common, *requirements), environment, tools=(("get_weather", arguments, result),))
+    return Library((*common, *requirements), environment, tools=((*WEATHER[:2], result),))
 
 
 LIBRARIES = {
@@ -79,10 +79,9 @@ LIBRARIES = {
         "litellm>=1.100", LITELLM_LOCAL_MODEL_COST_MAP="True",
         USE_OTEL_LITELLM_REQUEST_SPAN="true",  # else all calls under one span are written onto that one
     ),
-    # OpenInference sends the argument of a tool that has only one bare.
-    "langgraph_under_openinference": langchain("Paris", "openinference-instrumentation-langchain>=0.1.80"),
+    "langgraph_under_openinference": langchain("openinference-instrumentation-langchain>=0.1.80"),
     "langgraph_under_langsmith": langchain(
-        {"city": "Paris"}, "langsmith[otel]>=0.14",
+        "langsmith[otel]>=0.14",
         LANGSMITH_TRACING="true", LANGSMITH_OTEL_ENABLED="true", LANGSMITH_OTEL_ONLY="true",
         LANGSMITH_API_KEY="of-nobody", LANGSMITH_ENDPOINT="http://127.0.0.1:9",
     ),
