@@ -40,6 +40,16 @@ _apps: dict[tuple[int, str], FastAPI] = {}
 """Applications without keys and with the real clock, by store and settings: making one takes 0.1 s."""
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Which releases were driven (tests/test_live_libraries.py): a failure can be dated, and so can a pass."""
+    reports = [*terminalreporter.getreports("passed"), *terminalreporter.getreports("failed")]
+    driven = [str(value) for report in reports for name, value in report.user_properties if name == "library"]
+    if driven:
+        terminalreporter.section("libraries driven")
+        for versions in driven:
+            terminalreporter.write_line(versions)
+
+
 @pytest.fixture(scope="session")
 def embedded_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("embedded")

@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 
 from otel_blackboard.collector.arrival import names_credential
-from otel_blackboard.processor.dialects import BY_FIELD
-from otel_blackboard.records import Event, InvalidText, Link, LogRecord, Resource, Scope, Span
+from otel_blackboard.processor.dialects import BY_FIELD, Dialect
+from otel_blackboard.records import DUPLICATES, Event, InvalidText, Link, LogRecord, Resource, Scope, Span
 from tests import otlp
 from tests.effort import FUZZ_SECONDS, NIGHTLY
 from tests.spans import DETAILS, START, Trace
@@ -140,10 +140,22 @@ WORDS = (
 TEXTS = st.sampled_from(WORDS) | st.text(st.characters(exclude_categories=("Cs",)), max_size=8)
 _NOT_TEXT = st.sampled_from([b"\xff", b"a\xfe", b"\xed\xa0\x80", b"\xc3"]).map(InvalidText)
 _RESERVED = ("$bytes", "$$bytes", "$invalid", "$double", "$content", "$$content", "$", "$x")
-_FACTS = sorted(
-    {key for dialect in BY_FIELD for table in (dialect.facts, dialect.labels, dialect.content)
-     for keys in table.values() for key in keys}
-)  # fmt: skip
+
+
+def keys_of(dialect: Dialect) -> set[str]:
+    """Every attribute key that it reads."""
+    sources = [
+        source
+        for table in (dialect.facts, dialect.labels, dialect.content)
+        for each in table.values()
+        for source in each
+    ]
+    # $duplicates: nobody sends it, it is how a repeated key stands in memory.
+    return {source if isinstance(source, str) else source.key for source in sources} - {DUPLICATES}
+
+
+KEYS = sorted({key for dialect in BY_FIELD for key in keys_of(dialect)})
+"""Every attribute key that some dialect reads."""
 _FLAT = (
     "gen_ai.prompt.0.role", "gen_ai.prompt.0.content", "gen_ai.prompt.0", "gen_ai.prompt.2147483647.content",
     "gen_ai.completion.0.content", "gen_ai.completion.0.tool_calls.0.name", "gen_ai.completion.1².x", "gen_ai.prompt.-1.x",
@@ -159,7 +171,7 @@ _OWN_NAMES = (
     "scope.name",
     "attributes.name",
 )
-_KEYS = st.sampled_from([*_FACTS, *_FACTS, *_FLAT, *_RESERVED, *_OWN_NAMES, "error.type", "exception.message"]) | TEXTS
+_KEYS = st.sampled_from([*KEYS, *KEYS, *_FLAT, *_RESERVED, *_OWN_NAMES, "error.type", "exception.message"]) | TEXTS
 VALUES: st.SearchStrategy[Any] = st.recursive(
     st.one_of(
         st.none(), st.booleans(), st.integers(-(2**63), 2**63 - 1), st.floats(), TEXTS, TEXTS, st.binary(max_size=8), _NOT_TEXT
@@ -176,7 +188,7 @@ def _innocent(key: str) -> bool:
 
 
 ATTRIBUTES = st.dictionaries(_KEYS.filter(_innocent), VALUES, max_size=6) | st.builds(
-    dict.fromkeys, st.lists(st.sampled_from(_FACTS), max_size=40, unique=True), VALUES
+    dict.fromkeys, st.lists(st.sampled_from(KEYS), max_size=40, unique=True), VALUES
 )
 _TIMES = st.sampled_from([0, 1, START, START + 1, START + 10**9, 2**63 - 1, 2**63, 2**64 - 1]) | st.integers(
     0, 2**64 - 1

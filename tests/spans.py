@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from otel_blackboard.processor.reading import read_log, read_span
+from otel_blackboard.processor.reading import read_log, read_span, spans_of_log
 from otel_blackboard.processor.tree import resolve
 from otel_blackboard.query.artifacts import Artifact, Blackboard, blackboard
 from otel_blackboard.records import (
@@ -166,12 +166,19 @@ DETAILS = "gen_ai.client.inference.operation.details"
 
 
 def derive(
-    spans: Iterable[Span], logs: Iterable[LogRecord] = (), tenant: Tenant = TENANT
+    spans: Iterable[Span],
+    logs: Iterable[LogRecord] = (),
+    tenant: Tenant = TENANT,
+    hosts: Mapping[tuple[str, str], str] = {},
+    usage: Mapping[tuple[str, str], Mapping[str, int]] = {},
 ) -> tuple[list[Resolved], list[RunPart], list[ArtifactRow]]:
-    """What the service derives when it has all of these, without a store: of each span the version that wins."""
+    """What the service derives when it has all of these, without a store: of each span the version that wins. `hosts`,
+    `usage`: by (trace id, span id) what exporter/satellites.py would find."""
     lights: dict[tuple[str, str], Light] = {}
     log_lights: dict[str, LogLight] = {}
     rows: dict[tuple[str, ...], ArtifactRow] = {}
+    logs = list(logs)
+    spans = [*spans, *(span for record in logs for span in spans_of_log(record))]
     for reading in [*(read_span(tenant, span) for span in spans), *(read_log(tenant, record) for record in logs)]:
         light = reading.light
         if isinstance(light, Light):
@@ -191,7 +198,12 @@ def derive(
     parts: list[RunPart] = []
     for trace_id in sorted({trace_id for trace_id, _ in lights}):
         own = [light for light in lights.values() if light.trace_id == trace_id]
-        found, run_parts = resolve(own, [light for light in log_lights.values() if light.trace_id == trace_id])
+        found, run_parts = resolve(
+            own,
+            [light for light in log_lights.values() if light.trace_id == trace_id],
+            {span_id: run for (of_trace, span_id), run in hosts.items() if of_trace == trace_id},
+            {span_id: told for (of_trace, span_id), told in usage.items() if of_trace == trace_id},
+        )
         resolved += found
         parts += run_parts
     return resolved, parts, list(rows.values())

@@ -24,18 +24,73 @@ from otel_blackboard.collector import otlp_json, otlp_protobuf
 from otel_blackboard.config import Settings
 from otel_blackboard.exporter.flush import Exporter
 from otel_blackboard.exporter.tables import TABLES, read_bodies_text
+from otel_blackboard.processor.dialects import Dialect
+from otel_blackboard.processor.dialects.dialect import CHAT, EXECUTE_TOOL, GUARDRAIL, NO_ROLE, Role
+from otel_blackboard.processor.dialects.log_spans import FROM_LOG, TRACED
 from otel_blackboard.processor.numbers import number, tool_path
 from otel_blackboard.query import ledger, tokens
 from otel_blackboard.query.api import _parent, _span_order, make_api
 from otel_blackboard.query.artifacts import blackboard
 from otel_blackboard.query.runs import merge_parts
 from otel_blackboard.query.shown import shown_artifact, shown_prompt, shown_run, shown_timeline_span
-from otel_blackboard.records import LogRecord, Resource, Span, Tenant
+from otel_blackboard.records import LogRecord, Resource, Scope, Span, Tenant
 from otel_blackboard.service import Stores, open_stores
 from tests import reference
+from tests.dialects.speaking import speaking
 from tests.effort import NIGHTLY
+from tests.expected import EXPECTED
+from tests.recordings import CAPTURES
 from tests.spans import DETAILS, TENANT, at, derive, hex_id
-from tests.test_recordings import CAPTURES, WIRE_LACKS
+
+# --------------------------------------------------------------------------------------------------- a made-up dialect
+
+
+def _role(span: Span) -> Role | None:
+    roles = {"made_up.request": CHAT, "made_up.guard": GUARDRAIL, TRACED: NO_ROLE}
+    roles |= {"made_up.agent_tool": EXECUTE_TOOL._replace(is_agent=True)}
+    return next((role for key, role in roles.items() if key in span.attributes), None)
+
+
+def _log_spans(record: LogRecord, event_name: str) -> list[Span]:
+    """A call each; what was written inside a span says that there are spans as well."""
+    if event_name != "made_up.call":
+        return []
+    session, request = (str(record.attributes[f"made_up.{name}"]) for name in ("session", "request"))
+    end = record.time_ns
+    made = Span(hex_id(session, 32), hex_id(session + request, 16), "", "call", 1, end - 10**9, end)
+    made.attributes = record.attributes | {FROM_LOG: event_name}
+    traced = copy.deepcopy(made)
+    traced.span_id, traced.attributes = hex_id(session, 16), {TRACED: True, "made_up.session": session}
+    return [made, traced] if record.span_id else [made]
+
+
+MADE_UP = Dialect(
+    name="made_up",
+    keys=("made_up.",),
+    scopes=("native",),
+    role=_role,
+    facts={
+        "input_tokens": ("made_up.tokens",),
+        "response_id": ("made_up.request",),
+        "tool_name": ("made_up.agent_tool",),
+    },
+    labels={
+        "guard_name": ("made_up.guard",),
+        "tripped_guard": ("made_up.tripped",),
+        "pass_key": ("made_up.pass_key",),
+    },
+    join_key=lambda span: str(span.attributes.get("made_up.session", "")),
+    log_spans=_log_spans,
+    satellite=lambda span: span.scope.name == "native",
+)
+"""Says all that the tree knows of and the GenAI conventions do not say."""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def made_up() -> Iterator[None]:
+    with speaking(MADE_UP):
+        yield
+
 
 # ---------------------------------------------------------------------------------------------------------- mean traces
 
@@ -61,7 +116,7 @@ def _told(each: Span | LogRecord) -> str:
         return f"log {where} {(each.time_ns - at(0)) / 1e9:g} {each.event_name} {each.body} {each.attributes}"
     times = f"{(each.start_ns - at(0)) / 1e9:g}–{(each.end_ns - at(0)) / 1e9:g}" if each.end_ns else "open"
     above = each.parent_span_id[-4:]
-    return f"span {where} ^{above} {each.name!r} {times} {each.status_message!r} {each.attributes}"
+    return f"span {where} ^{above} {each.name!r} {each.scope.name} {times} {each.status_message!r} {each.attributes}"
 
 
 def often(value: Any, *others: Any) -> st.SearchStrategy[Any]:
@@ -70,7 +125,7 @@ def often(value: Any, *others: Any) -> st.SearchStrategy[Any]:
 
 
 KINDS = st.sampled_from(
-    "flow step step agent agent node chat chat chat embeddings tool tool tool retrieval guard plain".split()
+    "flow step step agent agent node chat chat chat embeddings tool tool tool retrieval agent_tool guard plain".split()
 )
 AGENTS = st.sampled_from(["", "a", "a", "b"])
 ASKS = [("c1", "look", {"n": 1}), ("c2", "look", {"n": 2}), ("c3", "read", None), ("", "read", {"n": 1})]
@@ -82,6 +137,7 @@ COMMON = {
     "user.id": often(None, None, None, "x", "y"),
     "blackboard.trigger": often(None, None, None, "schedule"),
     "blackboard.run.name": often(None, None, None, "named", "renamed"),
+    "made_up.session": often(None, None, None, "s1", "s2"),
 }
 STAMPS = {
     "blackboard.step.id": st.sampled_from([None, None, None, "s", "s", "t"]),
@@ -114,9 +170,10 @@ def attributes_of(draw: st.DrawFn, kind: str, trace: str) -> dict[str, Any]:
     if kind in ("step", "agent", "node"):
         said = draw(often(None, "the answer", '{"summary": "short", "text": "long"}'))
         own["gen_ai.output.messages"] = said and [{"role": "assistant", "parts": [{"type": "text", "content": said}]}]
+        own["made_up.pass_key"] = draw(often(None, None, "k1", "k2"))
     if kind in ("chat", "embeddings"):
         own |= {"gen_ai.operation.name": kind, "gen_ai.provider.name": "openai"}
-        own |= {"gen_ai.request.model": draw(often("gpt-4o-mini", "gpt-4o", "of-nobody"))}
+        own |= {"gen_ai.request.model": draw(often("gpt-4o-mini", "gpt-4o", "of-nobody", None))}
         # Response ids are a trace's own: what one id in two traces means is another promise.
         response = draw(st.sampled_from([None, "r1", "r1", "r2"]))
         own["gen_ai.response.id"] = response and f"{trace} {response}"
@@ -137,7 +194,13 @@ def attributes_of(draw: st.DrawFn, kind: str, trace: str) -> dict[str, Any]:
             st.sampled_from([None, {"n": 1}, '{"n": 2}', '{ "n" : 1 }', "no json"])
         )
         own["gen_ai.tool.call.result"] = draw(st.sampled_from([None, "found it", {"summary": "rain", "mm": 3}, ""]))
-    if kind in ("flow", "step", "agent", "plain", "tool") and draw(st.integers(0, 3)) == 0:
+    if kind == "agent_tool":
+        own |= {"made_up.agent_tool": draw(st.sampled_from(["look", "ask"])), "gen_ai.agent.name": agent}
+    if kind == "guard":
+        own["made_up.guard"] = draw(often("g1", "g2"))
+    if kind in ("step", "agent", "plain", "chat"):
+        own["made_up.tripped"] = draw(st.sampled_from([None, "g1"]))
+    if kind in ("flow", "step", "agent", "agent_tool", "plain", "tool") and draw(st.integers(0, 3)) == 0:
         own |= some(TOKENS)
     return {key: value for key, value in own.items() if value is not None}
 
@@ -157,12 +220,12 @@ def span_of(draw: st.DrawFn, trace: str, ids: list[str], place: int) -> Span:
 
 
 @st.composite
-def versions_of(draw: st.DrawFn, span: Span, trace: str) -> list[Span]:
+def versions_of(draw: st.DrawFn, span: Span, trace: str, changes: Sequence[str]) -> list[Span]:
     """The span, and now and then what else was sent under its id: a notice at its start, or a second end."""
     if draw(st.integers(0, 3)):
         return [span]
     other = copy.deepcopy(span)
-    change = draw(st.sampled_from(["notice", "open", "notice", "open", "otherwise", "alike"]))
+    change = draw(st.sampled_from(changes))
     if change == "notice":
         other.attributes["blackboard.pending"] = True
     if change in ("open", "notice"):
@@ -181,14 +244,74 @@ def versions_of(draw: st.DrawFn, span: Span, trace: str) -> list[Span]:
     return [other] if draw(st.integers(0, 4)) == 0 else [span, other]
 
 
+ECHOES = ["twin", "twin", "below", "below", "elsewhere", "streamed", "failed"]
+ANSWER = ("gen_ai.output.messages", "gen_ai.response.id", *TOKENS)
+
+
+@st.composite
+def echo_of(draw: st.DrawFn, span: Span, span_id: str, ids: list[str]) -> Span:
+    """What another instrumentation tells of the same: beside it, below it, or elsewhere."""
+    how = draw(st.sampled_from(ECHOES))
+    if how == "twin":
+        span.attributes.setdefault("gen_ai.usage.input_tokens", 10)
+    if how in ("streamed", "failed"):
+        answer = {key: span.attributes.pop(key) for key in ANSWER if key in span.attributes}
+    other = copy.deepcopy(span)
+    other.span_id, other.scope = span_id, Scope(draw(often("other", "second", "")))
+    if how != "twin":
+        other.parent_span_id = draw(st.sampled_from(ids)) if how == "elsewhere" else span.span_id
+    for key in draw(st.lists(st.sampled_from(sorted(span.attributes) or [""]), max_size=draw(often(0, 2)))):
+        other.attributes.pop(key, None)
+    if span.end_ns > span.start_ns:
+        other.start_ns += draw(often(10**7, 0, 10**8))
+        other.end_ns -= draw(often(0, 10**7, 10**8))
+    if how == "streamed":
+        other.attributes |= answer or {"gen_ai.usage.input_tokens": 10}
+        other.scope, other.parent_span_id, other.start_ns = span.scope, span.parent_span_id, other.end_ns
+    if how == "failed":
+        other.status_code, other.status_message = 2, "boom"
+    return other
+
+
+@st.composite
+def satellite_of(draw: st.DrawFn, place: int, responses: list[str]) -> list[Span]:
+    """A native SDK's span of a call in another trace, perhaps with something below it."""
+    trace_id, start = hex_id(f"satellite {place}", 32), draw(st.integers(0, 9))
+    made = Span(trace_id, hex_id(trace_id, 16), "", "native", 1, at(start), at(start + draw(often(1, 0, 20))))
+    made.scope = Scope("native")
+    made.attributes = {"gen_ai.operation.name": "chat", "gen_ai.provider.name": "openai"}
+    made.attributes |= {"gen_ai.request.model": draw(often("gpt-4o-mini", "gpt-4o"))}
+    made.attributes |= {key: value for key in TOKENS if (value := draw(TOKENS[key])) is not None}
+    response = draw(st.sampled_from([*responses, "of nobody"]))
+    if draw(st.integers(0, 3)):
+        made.attributes["gen_ai.response.id"] = response
+    else:
+        made.status_code, made.status_message = 2, "overloaded"
+    if draw(st.booleans()):
+        return [made]
+    below = copy.deepcopy(made)
+    below.span_id, below.parent_span_id, below.scope = hex_id(trace_id + "below", 16), made.span_id, Scope("other")
+    if draw(st.booleans()):
+        below.attributes = draw(attributes_of(draw(KINDS), trace_id))
+    below.attributes.pop("gen_ai.response.id", None)  # it is no host
+    below.status_code = 0
+    return [made, below]
+
+
 @st.composite
 def log_of(draw: st.DrawFn, trace: str, ids: list[str]) -> LogRecord:
     span_id = draw(st.sampled_from([*ids, *ids, "", "e" * 16]))
     made = LogRecord(hex_id(trace, 32), span_id, at(draw(st.integers(0, 3))))
     if draw(st.integers(0, 9)) == 0:
         made.trace_id = ""
-    made.event_name = draw(st.sampled_from([DETAILS, DETAILS, "gen_ai.user.message", "gen_ai.choice", "app.note"]))
-    if made.event_name == DETAILS:
+    made.event_name = draw(
+        st.sampled_from([DETAILS, DETAILS, "gen_ai.user.message", "gen_ai.choice", "app.note"] + ["made_up.call"] * 3)
+    )
+    if made.event_name == "made_up.call":
+        made.attributes = {"made_up.session": draw(st.sampled_from(["s1", "s2"]))}
+        made.attributes |= {"made_up.request": draw(st.sampled_from(["q1", "q2"])), "made_up.tokens": "120"}
+        made.span_id = draw(st.sampled_from(["", "", "", made.span_id]))
+    elif made.event_name == DETAILS:
         said = draw(attributes_of(draw(st.sampled_from(["chat", "tool"])), trace))
         made.attributes = {key: value for key, value in said.items() if draw(st.booleans())}
     else:
@@ -201,13 +324,25 @@ def log_of(draw: st.DrawFn, trace: str, ids: list[str]) -> LogRecord:
 def stories(draw: st.DrawFn, most: int = 10) -> Story:
     story = Story()
     shared = draw(st.booleans())  # the same span ids in every trace
+    beside = draw(often(0, 0, 1, 2))
+    changes = ["notice", "open", "notice", "open", "alike"]
+    if not beside:  # who stops to be the same call is looked for no more
+        changes.append("otherwise")
     for trace in ["one", "two", "three"][: draw(st.sampled_from([1, 1, 2, 2, 3]))]:
         count = draw(st.integers(1, most))
         ids = [hex_id(f"{'' if shared else trace}{place}", 16) for place in range(count)]
         for place in range(count):
-            story.spans += draw(versions_of(draw(span_of(trace, ids, place)), trace))
+            span = draw(span_of(trace, ids, place))
+            is_call = not {"gen_ai.request.model", "gen_ai.tool.name", "made_up.agent_tool"}.isdisjoint(span.attributes)
+            echoes = draw(often(0, 1, 1, 2)) if is_call else 0
+            echo_ids = [hex_id(f"{'' if shared else trace}{place} echo {number}", 16) for number in range(echoes)]
+            story.spans += [draw(echo_of(span, echo_id, ids)) for echo_id in echo_ids]
+            story.spans += draw(versions_of(span, trace, changes))
         for _ in range(draw(st.sampled_from([0, 0, 1, 3]))):
             story.logs.append(draw(log_of(trace, ids)))
+    responses = sorted({str(span.attributes.get("gen_ai.response.id", "")) for span in story.spans} - {""})
+    for place in range(beside):
+        story.spans += draw(satellite_of(place, responses))
     return story
 
 
@@ -223,7 +358,7 @@ def recording(name: str) -> Story:
     return story
 
 
-RECORDINGS = sorted(name for name in WIRE_LACKS if (CAPTURES / name).is_dir())
+RECORDINGS = sorted(name for name in EXPECTED if (CAPTURES / name).is_dir())
 needs_recordings = pytest.mark.skipif(not RECORDINGS, reason=f"not on this machine: no recordings in {CAPTURES}")
 
 
@@ -239,7 +374,8 @@ def derived(tenant: Tenant, story: Story, chance: random.Random | None = None) -
     shuffle = chance.shuffle if chance is not None else list
     shuffle(spans)
     shuffle(logs)
-    resolved, parts, rows = derive(spans, logs, tenant)
+    _, hosts, usage, _ = reference.forest(tenant, spans, logs)
+    resolved, parts, rows = derive(spans, logs, tenant, hosts, usage)
     shuffle(resolved)
     shuffle(parts)
     shuffle(rows)
@@ -470,11 +606,11 @@ def during(worker: Exporter, act: Callable[[], None]) -> Iterator[None]:
     """Has `act` happen once in the worker's flush, after it has read a trace back and before it writes what it found."""
     resolve, acted = worker._resolve, []
 
-    def at_that_moment(trace: Any) -> Any:
+    def at_that_moment(*trace: Any) -> Any:
         if not acted:
             acted.append(True)
             act()
-        return resolve(trace)
+        return resolve(*trace)
 
     worker._resolve = at_that_moment  # type: ignore[method-assign]
     try:

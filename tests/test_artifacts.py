@@ -407,3 +407,48 @@ def test_pages_lose_none_of_several_rows_of_one_place(embedded_project: Project)
         if (cursor := page["next_cursor"]) is None:
             break
     assert sorted(spans) == sorted(span.span_id for span in trace.spans)
+
+
+@pytest.mark.parametrize("in_log", [False, True])
+@pytest.mark.parametrize("backwards", [False, True])
+@pytest.mark.parametrize(
+    ("sent", "shown"), [(None, {"n": 1}), ("bare", {"n": 1}), ('["list"]', ["list"]), ({"n": 3}, {"n": 3})]
+)
+def test_arguments_that_a_tools_own_span_does_not_tell_are_those_that_were_asked_for(
+    embedded_project: Project, in_log: bool, backwards: bool, sent: Any, shown: Any
+) -> None:
+    """LangChain sends the only argument bare, ADK none without content capture."""
+    trace = Trace(run_id="r1")
+    root = trace.agent("a", 0, 9)
+    asks = [("c0", "other", {"n": 0}), ("c1", "look", {"n": 1})]
+    chat = trace.chat(1, 2, root, asks=asks)
+    if in_log:
+        trace.log(chat, DETAILS, 2, gen_ai__output__messages=chat.attributes.pop("gen_ai.output.messages"))
+    trace.tool("look", 3, 4, root, arguments=sent, result="x", call_id="c1")
+    parts: list[tuple[Any, Any]] = [([span], []) for span in trace.spans] + [([], [log]) for log in trace.logs]
+    for spans, logs in parts[::-1] if backwards else parts:
+        embedded_project.store(spans, logs)
+    api = embedded_project.api()
+    (tool,) = api.json("/runs/r1/artifacts", kind="tool_result")["artifacts"]
+    assert tool["metadata"]["arguments"] == shown
+    assert api.json(f"/runs/r1/artifacts/{tool['artifact_id']}")["metadata"] == tool["metadata"]
+    assert api.json("/runs/r1/ledger")["lines"] == [f"- look({json.dumps(shown, separators=(',', ':'))}) -> x"]
+
+
+@pytest.mark.parametrize("stands", [True, False])
+def test_search_finds_what_a_flow_returns_only_where_it_is_on_the_blackboard(
+    embedded_project: Project, stands: bool
+) -> None:
+    trace = Trace(run_id="r1")
+    answer = json.dumps([{"role": "assistant", "parts": [{"type": "text", "content": "sunny"}]}])
+    flow = trace.flow("main", 0, 9, gen_ai__output__messages=answer)
+    if stands:
+        trace.tool("look", 1, 2, flow, result="x")
+    else:
+        trace.agent("a", 1, 2, flow, gen_ai__output__messages=answer)
+    embedded_project.store(trace.spans)
+    api = embedded_project.api()
+    (found,) = api.json("/search", q="sunny")["results"]
+    (listed,) = api.json("/runs/r1/artifacts", kind="agent_output")["artifacts"]
+    assert found["artifact_id"] == listed["artifact_id"]
+    assert listed["span_id"] == trace.spans[0 if stands else 1].span_id

@@ -230,6 +230,28 @@ def test_a_file_that_does_not_exist_is_named() -> None:
     assert done.exit_code == 2 and "never.jsonl" in done.output
 
 
+# --- rederive ----------------------------------------------------------------------------------------------------------
+
+
+def test_rederive_says_that_the_service_must_be_stopped(running: RunningService) -> None:
+    done = command("rederive", "--data", running.log.parent)
+    assert done.returncode == 1 and "stop it first" in done.stderr and str(running.log.parent) in done.stderr
+
+
+def test_rederive_reads_what_is_asked_for(tmp_path: Path) -> None:
+    file = tmp_path / "traces.jsonl"
+    requests = [{"resourceSpans": [{"scopeSpans": [{"spans": [span(f"tool-{n}", n)]}]}]} for n in range(1, 4)]
+    file.write_text("\n".join(map(json.dumps, requests)))
+    data = tmp_path / "data"
+    assert command("import", file, "--data", data, "--otlp-http", nobody_there()).returncode == 0
+    assert "0 traces derived anew, 0 spans" in command("rederive", "--data", data).stdout
+    assert "0 traces derived anew" in command("rederive", "--data", data, "--all", "--project", "none").stdout
+    assert "0 traces derived anew" in command("rederive", "--data", data, "--all", "--since", "2999-01-01").stdout
+    done = command("rederive", "--data", data, "--all", "--since", "2020-01-01", "--organization", "default")
+    assert done.returncode == 0 and "3 traces derived anew, 3 spans and log records read" in done.stdout, done.stderr
+    assert "3 of 3 spans and log records" in done.stderr
+
+
 # --- doctor ------------------------------------------------------------------------------------------------------------
 
 

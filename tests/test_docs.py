@@ -25,6 +25,7 @@ from otel_blackboard.config import Settings
 from otel_blackboard.exporter.clickhouse import OLDEST_SERVER
 from otel_blackboard.exporter.reader import Reader
 from otel_blackboard.processor.dialects import blackboard
+from otel_blackboard.processor.dialects.log_spans import FROM_LOG, TRACED
 from otel_blackboard.query.api import make_api
 from tests.running_service import RunningService, service
 
@@ -138,9 +139,17 @@ def test_the_attributes_table_is_what_the_dialect_reads() -> None:
     dialect = blackboard.DIALECT
     tables = (dialect.facts, dialect.content, dialect.labels)
     read = {key for table in tables for keys in table.values() for key in keys if key.startswith("blackboard.")}
+    read -= {FROM_LOG, TRACED}  # not for emitters
     read |= {ORGANIZATION_ATTRIBUTE, PROJECT_ATTRIBUTE, "blackboard.span.role", "blackboard.pending"}
     section = AGENT.read_text().split("\n## Our own attributes\n")[1]
     assert {word for word in quoted(section) if re.fullmatch(r"blackboard\.[a-z_.]+[a-z]", word)} == read
+
+
+def test_the_page_of_dialects_is_what_the_dialects_say() -> None:
+    """Made anew by `python -m tests.dialect_table > docs/dialects.md`."""
+    from tests.dialect_table import document
+
+    assert (ROOT / "docs" / "dialects.md").read_text() == document()
 
 
 def test_the_refusals_table_is_the_contract_of_the_doors() -> None:

@@ -46,6 +46,7 @@ from otel_blackboard.records import (
 )
 from otel_blackboard.service import Stores
 from tests import otlp
+from tests.fuzzing import KEYS, keys_of
 from tests.otlp import said
 
 if sys.version_info >= (3, 14):
@@ -433,15 +434,18 @@ SPANS: dict[str, list[Span]] = {
     "nothing": [],
 }  # fmt: skip
 
-FACTS = sorted(
-    {key for dialect in BY_FIELD for table in (dialect.facts, dialect.labels, dialect.content)
-     for keys in table.values() for key in keys if not key.endswith(".*")}
-    - {"gen_ai.operation.name", "blackboard.run.id"}
-)  # fmt: skip
+OPERATIONS = ("execute_tool", "chat", "invoke_agent")
+FACTS = [key for key in KEYS if not key.endswith(".*")]
+TOLD = [FACTS] * 3 + [[key for key in FACTS if key in keys_of(known)] for known in BY_FIELD]
+"""Those of all dialects, and those of each alone: a span is a call by one dialect and nothing by another."""
 SPANS |= {
     f"every fact {name}": [
-        tool(n, attributes=dict.fromkeys(FACTS, value) | {"gen_ai.operation.name": operation})
-        for n, operation in enumerate(("execute_tool", "chat", "invoke_agent"), 1)
+        tool(
+            n,
+            attributes=dict.fromkeys(keys, value)
+            | {"gen_ai.operation.name": OPERATIONS[n % 3], "blackboard.run.id": f"run_{TRACE}"},
+        )
+        for n, keys in enumerate(TOLD, 1)
     ]
     for name, value in {
         "a list": ["a", 1, None], "a map": {"a": {}}, "bytes": b"\xff", "not UTF-8": InvalidText(b"\xff"), "true": True,

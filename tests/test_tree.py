@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from dataclasses import asdict, replace
 from decimal import Decimal
@@ -15,7 +16,7 @@ from otel_blackboard.processor.numbers import number
 from otel_blackboard.processor.reading import read_log, read_span
 from otel_blackboard.processor.tree import resolve
 from otel_blackboard.query.runs import merge_parts
-from otel_blackboard.records import Light, Resolved, RunPart, Span
+from otel_blackboard.records import Light, Resolved, RunPart, Scope, Span
 from tests.spans import DETAILS, START, TENANT, Trace, at, board_of, by_span, derive, hex_id, listed, stamps
 
 NOW = at(1000)
@@ -24,6 +25,14 @@ IDLE = 3600 * 10**9
 
 def run_of(parts: list[RunPart]) -> Any:
     return merge_parts(parts, NOW, IDLE)
+
+
+def found(trace: Trace) -> tuple[dict[str, Resolved], RunPart]:
+    """Rows by span and the only run of a trace: the same in both orders of arrival."""
+    resolved, parts, _ = derive(trace.spans)
+    assert derive(trace.spans[::-1])[:2] == (resolved, parts)
+    (part,) = parts
+    return by_span(resolved), part
 
 
 def passes(resolved: list[Resolved]) -> list[tuple[str, str, int, int, list[str]]]:
@@ -65,6 +74,15 @@ class TestEverySpanIsShown:
         resolved, parts, _ = derive(trace.spans)
         assert [row.parent_span_id for row in resolved] == ["", ""]
         assert parts[0].span_count == 2
+
+    def test_the_span_under_which_others_are_shown_is_a_top_itself(self) -> None:
+        """A timeline shows all other tops under it: below one of them it would close a circle."""
+        trace = Trace()
+        server = trace.span("POST /ask", 0, 9)
+        trace.agent("a", 1, 8, trace.span("handler", 0, 9, server))
+        trace.span("stray", 3, parent="f" * 16)
+        rows, part = found(trace)
+        assert part.root_span_id == server.span_id and rows[server.span_id].parent_span_id == ""
 
     def test_an_end_before_its_start_is_shown(self) -> None:
         trace = Trace()
@@ -188,6 +206,17 @@ class TestRuns:
         _, parts, _ = derive([*worker.spans, *main.spans])
         assert (run_of(parts).name, run_of(parts).status) == ("main", "complete")
 
+    def test_a_span_without_a_role_names_the_run_of_those_side_by_side_below_it(self) -> None:
+        trace = Trace()
+        server = trace.span("POST /ask", 0, 9)
+        handler = trace.span("handler", 0, 9, server)
+        trace.agent("a", 1, 3, handler, error="boom")
+        assert (found(trace)[1].name, found(trace)[1].status) == ("invoke_agent a", "failed")
+        trace.chat(4, 5, server)
+        assert (found(trace)[1].name, found(trace)[1].status) == ("POST /ask", "complete")
+        trace.flow("daily report", 2, 8, parent=handler)
+        assert (found(trace)[1].name, found(trace)[1].is_root) == ("daily report", True)
+
     def test_status_comes_from_the_root(self) -> None:
         trace = Trace()
         root = trace.flow("main", 0, 9)
@@ -283,7 +312,34 @@ class TestPasses:
         root = trace.span("POST /ask", 0, 9)
         trace.chat(1, 2, root)
         trace.tool("look", 3, 4, root)
-        assert passes(derive(trace.spans)[0]) == [("step_chat-gpt-4o-mini", "", 1, 1, ["gpt-4o-mini", "look"])]
+        assert passes(derive(trace.spans)[0]) == [("step_post-ask", "", 1, 1, ["gpt-4o-mini", "look"])]
+
+    def test_the_implicit_pass_is_called_by_the_run(self) -> None:
+        """Logfire's span names are templates."""
+        trace = Trace()
+        root = trace.span("answer {question}", 0, 9, gen_ai__workflow__name="answer why")
+        trace.chat(1, 2, root)
+        trace.tool("look", 3, 4, root)
+        assert passes(derive(trace.spans)[0]) == [("step_answer-why", "", 1, 1, ["gpt-4o-mini", "look"])]
+
+    def test_calls_beside_an_agent_are_not_its_own(self) -> None:
+        trace = Trace()
+        root = trace.span("app", 0, 99)
+        trace.tool("inside", 2, parent=trace.agent("a", 1, 9, root))
+        trace.tool("beside", 10, parent=root)
+        trace.tool("below", 12, parent=trace.span("task", 11, parent=root, gen_ai__agent__name="b"))
+        found(trace)
+        assert passes(derive(trace.spans)[0]) == [
+            ("step_a", "a", 1, 1, ["inside"]), ("step_app", "", 1, 1, ["beside"]), ("step_app", "b", 1, 1, ["below"]),
+        ]  # fmt: skip
+
+    def test_a_call_whose_parent_has_not_come_is_that_of_the_only_agent(self) -> None:
+        trace = Trace()
+        root = trace.flow("main", 0, 99, gen_ai__agent__name="a")
+        stray = trace.tool("stray", 3, parent="f" * 16)
+        assert found(trace)[0][stray.span_id].agent_id == "a"
+        trace.agent("b", 1, 9, root)
+        assert found(trace)[0][stray.span_id].agent_id == ""
 
     def test_a_step_directly_in_a_step_of_the_same_agent_is_the_same_pass(self) -> None:
         trace = Trace()
@@ -435,6 +491,47 @@ class TestCalls:
             (second.span_id, "c2"),
         ]
 
+    def test_a_tool_finds_the_answer_that_asked_for_it_in_the_node_beside_its_own(self) -> None:
+        """Graphs (LangGraph) whose model and whose tools are two nodes; here two of them run side by side."""
+        trace = Trace()
+        root = trace.flow("main", 0, 99)
+        asking, called = [], []
+        for place in (0, 1):
+            graph = trace.span("graph", place, 90, root)
+            model = trace.step("", place, 9, graph, step_id="model")
+            asking.append(trace.chat(place + 1, 3, model, asks=[(f"c{place}", "look", {"n": place})]))
+            tools = trace.step("", 10, 19, graph, step_id="tools")
+            called.append(trace.tool("look", 11, 12, tools, arguments="bare"))
+        rows, _ = found(trace)
+        assert [(rows[tool.span_id].requested_by, rows[tool.span_id].tool_call_id) for tool in called] == [
+            (asking[0].span_id, "c0"), (asking[1].span_id, "c1"),
+        ]  # fmt: skip
+
+    def test_a_tools_own_pass_goes_before_the_node_beside_it(self) -> None:
+        trace = Trace()
+        root = trace.flow("main", 0, 99)
+        trace.chat(1, 2, trace.step("", 0, 3, root, step_id="model"), asks=[("c1", "look", {"n": 1})])
+        own = trace.step("", 4, 9, root, step_id="tools")
+        asking = trace.chat(5, 6, own, asks=[("c2", "look", {"n": 1})])
+        tool = trace.tool("look", 7, 8, own, arguments={"n": 1})
+        rows, _ = found(trace)
+        assert (rows[tool.span_id].requested_by, rows[tool.span_id].tool_call_id) == (asking.span_id, "c2")
+
+    @pytest.mark.parametrize(
+        ("call_id", "arguments", "asked"),
+        [("c1", None, True), (None, {"n": 1}, True), (None, None, False), (None, {"n": 2}, False)],
+    )  # fmt: skip
+    def test_far_from_the_answer_a_name_alone_says_nothing(
+        self, call_id: str | None, arguments: Any, asked: bool
+    ) -> None:
+        trace = Trace()
+        root = trace.flow("main", 0, 99)
+        trace.chat(1, 2, trace.agent("a", 0, 3, root), asks=[("c1", "look", {"n": 1})])
+        other = trace.agent("b", 5, 9, trace.span("worker", 4, 10, root))
+        tool = trace.tool("look", 6, 7, other, arguments=arguments, call_id=call_id)
+        rows, _ = found(trace)
+        assert bool(rows[tool.span_id].requested_by) == asked
+
     def test_stamped_call_numbers_stay_and_order_the_calls(self) -> None:
         trace = Trace()
         root = trace.step("a", 0, 99, **stamps("s", 1, 1))
@@ -446,6 +543,38 @@ class TestCalls:
             ("first", 1), ("second", 2), ("third", 3),
         ]  # fmt: skip
         assert listed(board, "tool_path")[0].text == "first -> second -> third"
+
+
+def said(text: str) -> str:
+    return json.dumps([{"role": "assistant", "parts": [{"type": "text", "content": text}]}])
+
+
+class TestAnswers:
+    def test_what_a_flow_returns_is_the_answer_of_the_calls_under_no_step(self) -> None:
+        trace = Trace()
+        flow = trace.flow("rag", 0, 9, gen_ai__output__messages=said("all in all"))
+        trace.tool("retrieve", 1, 2, flow, result="x")
+        trace.chat(3, 4, flow, said="a part")
+        found(trace)
+        board = board_of(trace.spans)
+        (answer,) = listed(board, "agent_output")
+        assert (answer.row.summary, answer.attempt.step_id, answer.call_seq) == ("all in all", "step_rag", 0)
+        assert [len(attempt.calls) for attempt in board.numbering.attempts] == [2]
+        assert listed(board_of(trace.spans[::-1]), "agent_output")[0].artifact_id == answer.artifact_id
+
+    def test_where_a_step_tells_an_answer_a_flow_only_repeats_it(self) -> None:
+        trace = Trace()
+        flow = trace.flow("main", 0, 9, gen_ai__output__messages=said("done"))
+        trace.agent("a", 1, 3, flow, gen_ai__output__messages=said("done"))
+        trace.tool("beside", 5, parent=flow)
+        assert [artifact.label for artifact in listed(board_of(trace.spans), "agent_output")] == ["a"]
+
+    def test_a_flow_without_calls_of_its_own_has_no_pass(self) -> None:
+        trace = Trace()
+        flow = trace.flow("main", 0, 9, gen_ai__output__messages=said("done"))
+        trace.agent("a", 1, 3, flow)
+        assert passes(derive(trace.spans)[0]) == [("step_a", "a", 1, 1, [])]
+        assert listed(board_of(trace.spans), "agent_output") == []
 
 
 # -------------------------------------------------------------------------------------------------------------- billing
@@ -514,6 +643,18 @@ class TestBilling:
         for _ in range(2):  # two instrumentations
             trace.chat(3, 4, outer, tokens=(20, 2), gen_ai__response__id="last")
         assert bill(trace) == (30, 2)
+
+    @pytest.mark.parametrize("known", ["response id", "moment"])
+    def test_a_record_around_two_of_one_request_is_that_request(self, known: str) -> None:
+        """The Responses API under three instrumentations: one span around two that stand side by side."""
+        trace = Trace()
+        id = "r" if known == "response id" else None
+        outer = trace.chat(0, 9, gen_ai__response__id=id)  # streamed: no usage of its own
+        inner = [trace.chat(1, 8, outer, tokens=(10, 1), gen_ai__response__id=id) for _ in range(2)]
+        inner[0].scope, inner[1].scope = Scope("one"), Scope("other")
+        rows, _ = found(trace)
+        assert {row.call_span_id for row in rows.values()} == {outer.span_id}
+        assert bill(trace) == (10, 1)
 
     def test_a_provider_call_around_one_of_another_model_is_never_added_to_it(self) -> None:
         trace = Trace()
@@ -658,6 +799,77 @@ class TestBilling:
         span = trace.chat(1, 2, tokens=(10, 1))
         trace.log(span, DETAILS, 2, gen_ai__usage__input_tokens=999)
         assert bill(trace) == (10, 1)
+
+
+# ------------------------------------------------------------------------------------------- several tell of one call
+
+
+def light(span_id: str, parent: str = "", start: float = 0, end: float = 1, **facts: Any) -> Light:
+    return Light("1" * 32, span_id, parent, span_id, at(start), at(end), **facts)
+
+
+def call(span_id: str, parent: str = "", start: float = 0, end: float = 1, **facts: Any) -> Light:
+    return light(span_id, parent, start, end, **({"role": "provider_call", "request_model": "m"} | facts))
+
+
+def calls_of(*lights: Light, **beside: Any) -> list[set[str]]:
+    """The span ids of the records of each call, in any order of the spans."""
+    found = []
+    for order in (lights, lights[::-1]):
+        together: dict[str, set[str]] = {}
+        for row in resolve([replace(each) for each in order], **beside)[0]:
+            if row.call_span_id:
+                together.setdefault(row.call_span_id, set()).add(row.span_id)
+        found.append([together[key] for key in sorted(together)])
+    assert found[0] == found[1]
+    return found[0]
+
+
+class TestSeveralTellOfOneCall:
+    def test_two_calls_alike_at_one_moment_that_two_instrumentations_tell_of_are_two(self) -> None:
+        told = [
+            call(f"{scope}{number}", "", 0.001 * number, scope=scope, input_tokens=120, output_tokens=18)
+            for number in range(2)
+            for scope in ("one", "other")
+        ]
+        assert calls_of(*told) == [{"one0", "other0"}, {"one1", "other1"}]
+
+    def test_a_sum_with_the_id_of_one_that_only_sums_up_sums_up_too(self) -> None:
+        sums = {"response_id": "r", "input_tokens": 30, "output_tokens": 2}
+        inner = [call(f"call{number}", "inner", response_id=f"r{number}", input_tokens=15) for number in range(2)]
+        assert calls_of(call("outer", **sums), call("inner", "outer", **sums), *inner) == [{"call0"}, {"call1"}]
+
+    def test_what_tells_of_a_satellite_s_call_below_it_is_not_counted_either(self) -> None:
+        told = [call("native", input_tokens=10), call("below", "native", input_tokens=10), light("detail", "native")]
+        told[2].input_tokens = 10
+        assert calls_of(*told, hosts={"native": "flow-1"}) == []
+        rows, (part,) = resolve(told, (), {"native": "flow-1"})
+        assert not any(row.billed for row in rows) and part.run_id == "flow-1" and part.input_tokens is None
+
+    def test_records_of_one_tool_call_in_nested_passes_are_one_in_others_not(self) -> None:
+        def told(above_inner: str) -> list[Light]:
+            tool = {"role": "tool_invocation", "tool_call_id": "c", "tool_name": "look"}
+            passes = [
+                light("a", role="step", agent_id="a", end=9),
+                light("b", above_inner, role="step", agent_id="b", end=9),
+            ]
+            return [*passes, light("x", "a", 1, 3, **tool), light("y", "b", 2, 3, **tool)]
+
+        assert calls_of(*told("a")) == [{"x", "y"}]
+        assert calls_of(*told("")) == [{"x"}, {"y"}]
+
+    def test_the_numbers_on_a_tool_that_runs_an_agent_are_those_of_the_pass_that_calls_it(self) -> None:
+        tool = light("tool", role="tool_invocation", is_agent=True, agent_id="sub", step_id="outer", pass_seq=2)
+        rows = by_span(resolve([tool, call("inside", "tool")])[0])
+        assert (rows["tool"].step_id, rows["tool"].pass_seq) == ("outer", 2)
+        assert (rows["inside"].step_id, rows["inside"].agent_id, rows["inside"].pass_seq) == ("step_sub", "sub", None)
+
+    def test_a_step_told_twice_is_not_its_own_retry(self) -> None:
+        step = {"role": "step", "step_id": "s", "agent_id": "a", "labels": {"pass_key": "1"}}
+        once = [light("outer", **step), light("inner", "outer", **step)]
+        assert by_span(resolve(once)[0])["outer"].attempt is None
+        rows = by_span(resolve([*once, light("again", "", 2, 3, **step)])[0])
+        assert [rows[name].attempt for name in ("outer", "again")] == [1, 2]
 
 
 # ---------------------------------------------------------------------------------------------------------------- input

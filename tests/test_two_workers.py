@@ -80,10 +80,10 @@ def during(worker: Exporter, monkeypatch: pytest.MonkeyPatch, act: Callable[[], 
     """Has `act` happen once, in the worker's next flush, after it has read a trace and before it writes what it found."""
     resolve = worker._resolve
 
-    def at_that_moment(trace: Any) -> Any:
+    def at_that_moment(*trace: Any) -> Any:
         monkeypatch.setattr(worker, "_resolve", resolve)
         act()
-        return resolve(trace)
+        return resolve(*trace)
 
     monkeypatch.setattr(worker, "_resolve", at_that_moment)
 

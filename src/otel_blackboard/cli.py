@@ -1,4 +1,4 @@
-"""otel-blackboard serve | demo | import | doctor | keys"""
+"""otel-blackboard serve | demo | import | rederive | doctor | keys"""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ import json
 import logging
 import os
 import sys
+import time
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -134,6 +136,64 @@ def import_files(files: tuple[Path, ...], key: str | None, **given: Any) -> None
     report = failing(lambda: import_all(files, settings, key))
     click.echo(report.text())
     sys.exit(0 if report.complete else 1)
+
+
+@main.command()
+@options(*STORE_OPTIONS)
+@click.option("--organization", default="", help="Only this organization.")
+@click.option("--project", default="", help="Only projects of this name.")
+@click.option(
+    "--since", type=click.DateTime(["%Y-%m-%d"]), help="Only traces of which something was received that day or later."
+)
+@click.option("--all", "everything", is_flag=True, help="Also what the reader of this version has read.")
+def rederive(organization: str, project: str, since: datetime | None, everything: bool, **given: Any) -> None:
+    """Apply this version's reader to what is stored, after an upgrade.
+
+    Can be stopped at any time, and goes on when it is run again. In embedded mode the service must be stopped; with
+    ClickHouse it may run, in this version. What is captured goes by the settings of now.
+    """
+    from otel_blackboard.exporter.clickhouse import is_locked
+    from otel_blackboard.exporter.rederive import Progress, Wanted
+    from otel_blackboard.exporter.rederive import rederive as run
+    from otel_blackboard.service import open_stores
+
+    logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
+    quiet_clients()
+    settings = settings_from(given)
+    if not settings.clickhouse and is_locked(settings.data / "rows"):
+        raise click.ClickException(f"a service uses {settings.data}: stop it first, rederive needs the data to itself.")
+    wanted = Wanted(organization, project, since.date() if since else None, everything)
+    started = told = time.monotonic()
+
+    def tell(progress: Progress) -> None:
+        nonlocal told
+        now = time.monotonic()
+        if now - told > _TELL_EVERY or progress.records == progress.all_records:
+            told = now
+            rate = progress.records / max(now - started, 0.001)
+            click.echo(
+                f"{progress.records:,} of {progress.all_records:,} spans and log records, {rate:,.0f} a second",
+                err=True,
+            )
+
+    def apply() -> Progress:
+        with open_stores(settings) as stores:
+            return run(stores.exporter, stores.bodies, settings, wanted, tell)
+
+    try:
+        done = failing(apply)
+    except KeyboardInterrupt:
+        click.echo("stopped; run it again to go on", err=True)
+        sys.exit(130)
+    click.echo(f"{done.traces:,} traces derived anew, {done.records - done.left:,} spans and log records read")
+    if done.gone:
+        click.echo(f"{done.gone:,} spans made of log records are gone: those stand for no call")
+    if done.left:
+        click.echo(f"{done.left:,} spans and log records stay as they were: their content is gone, or cannot be read")
+
+
+_TELL_EVERY = 5
+"""Seconds between two lines on how far it is."""
 
 
 @main.command()

@@ -222,6 +222,7 @@ class Light:
     response_model: str = ""
     response_id: str = ""
     join_key: str = ""
+    """The run that this span's trace shares with other traces ('' = none), after SATELLITE where it may be one."""
     linked_traces: tuple[str, ...] = ()
     tool_name: str = ""
     tool_call_id: str = ""
@@ -244,6 +245,14 @@ class Light:
     """Facts that few spans have: skill, guard, fallback, trigger, outcome, original ids …"""
     version: int = 0
     stored_at_ns: int = 0
+
+
+SATELLITE = "satellite:"
+"""Begins the join key of a model call that may stand in a trace of its own beside the same call in another trace."""
+
+
+MADE_OF_LOG = "log_record"
+"""Label of a span that no one sent: the log record that stands for this call, as its trace id, a slash and its sha256."""
 
 
 @dataclass(slots=True)
@@ -272,6 +281,8 @@ class LogLight:
     reasoning_tokens: int | None = None
     has_input: bool = False
     has_output: bool = False
+    labels: dict[str, str] = field(default_factory=dict)
+    """What the record says about its span and few records say: evaluations."""
     version: int = 0
     stored_at_ns: int = 0
 
@@ -374,6 +385,7 @@ class RunPart:
     run_id: str
     original_run_id: str = ""
     root_span_id: str = ""
+    """The top of its tree under which other tops are shown."""
     name: str = ""
     is_root: bool = False
     """Whether the part has a flow_run span at its top: the part that says how the whole run went."""

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
 from queue import Empty, LifoQueue
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import unquote, urlsplit
 
 import clickhouse_connect
@@ -206,7 +206,10 @@ def insert(client: Client, table: str, columns: Sequence[Column], values: Sequen
     )
 
 
-def chunks(ids: Sequence[str], most: int) -> Iterator[Sequence[str]]:
+Id = TypeVar("Id")
+
+
+def chunks(ids: Sequence[Id], most: int) -> Iterator[Sequence[Id]]:
     for start in range(0, len(ids), most):
         yield ids[start : start + most]
 

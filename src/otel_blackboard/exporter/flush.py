@@ -24,9 +24,11 @@ from otel_blackboard.exporter.clickhouse import MOST_IDS, StoreError, chunks, co
 from otel_blackboard.exporter.faults import fault
 from otel_blackboard.exporter.half_derived import half_derived
 from otel_blackboard.exporter.large_traces import LargeTraces
-from otel_blackboard.exporter.packs import pack, write_packs
+from otel_blackboard.exporter.packs import compress, pack, write_packs
 from otel_blackboard.exporter.preparation import Prepared, prepare
+from otel_blackboard.exporter.satellites import OF_PROJECT, Beside, call_of, calls_beside, is_satellite
 from otel_blackboard.exporter.tables import (
+    ARTIFACT,
     LIGHT,
     LOG_LIGHT,
     TABLES,
@@ -83,7 +85,7 @@ class Exporter:
         self._captured = captured_kinds(settings)
         self._clients: dict[str, Client] = {
             role: connect(settings)
-            for role in ("spans", "logs", "artifacts", "resolved", "run_parts", "deriving", "read")
+            for role in ("spans", "logs", "artifacts", "resolved", "run_parts", "deriving", "satellites", "read")
         }
         self._pool = ThreadPoolExecutor(max_workers=8, thread_name_prefix="flush")
         self._cache = TraceCache()
@@ -158,26 +160,77 @@ class Exporter:
         bodies: list[list[Body]],
         today: date,
     ) -> None:
+        artifacts = self._artifacts([*spans, *logs], bodies, today)
+        _finish([*self._rows(spans, logs, bodies, today), *self._satellites(spans), *artifacts])
+
+    def _artifacts(
+        self, readings: Sequence[tuple[Tenant, SpanReading | LogReading]], bodies: list[list[Body]], today: date
+    ) -> list[Future[None]]:
         artifacts: list[tuple[Tenant, ArtifactRow]] = []
-        readings: list[tuple[Tenant, SpanReading | LogReading]] = [*spans, *logs]
         for (tenant, reading), own in zip(readings, bodies, strict=True):
             for draft in reading.drafts:
                 draft.row.bodies = tuple(own[index] for index in draft.contents)
                 artifacts.append((tenant, draft.row))
+        if not artifacts:
+            return []
+        rows = [row for _, row in artifacts]
+        values = _tenants(artifacts) + column_values(rows, ARTIFACT) + [[self._clock_ns()] * len(rows)]
+        return [self._insert("artifacts", values, [row.time_ns for row in rows], today)]
+
+    def _satellites(self, spans: Sequence[tuple[Tenant, SpanReading]]) -> list[Future[None]]:
+        satellites = [(tenant, r.light) for tenant, r in spans if is_satellite(r.light)]
+        if not satellites:
+            return []
+        lights = [light for _, light in satellites]
+        values = [*_tenants(satellites), [call_of(x) for x in lights], [x.trace_id for x in lights]]
+        return [self._pool.submit(insert, self._clients["satellites"], "satellites", TABLES["satellites"], values)]
+
+    def _rows(
+        self,
+        spans: Sequence[tuple[Tenant, SpanReading]],
+        logs: Sequence[tuple[Tenant, LogReading]],
+        bodies: list[list[Body]],
+        today: date,
+    ) -> list[Future[None]]:
         jobs = []
         if spans:
             values = _tenants(spans) + column_values([r.light for _, r in spans], LIGHT)
-            values += _row_values([r.row for _, r in spans], bodies[: len(spans)])
+            values += [*_row_values([r.row for _, r in spans], bodies[: len(spans)]), [READER_VERSION] * len(spans)]
             jobs.append(self._insert("spans", values, [r.light.start_ns for _, r in spans], today))
         if logs:
             values = _tenants(logs) + column_values([r.light for _, r in logs], LOG_LIGHT)
-            values += _row_values([r.row for _, r in logs], bodies[len(spans) :])
+            values += [*_row_values([r.row for _, r in logs], bodies[len(spans) :]), [READER_VERSION] * len(logs)]
             jobs.append(self._insert("logs", values, [r.light.time_ns for _, r in logs], today))
-        if artifacts:
-            rows = [row for _, row in artifacts]
-            values = _tenants(artifacts) + column_values(rows, TABLES["artifacts"][2:-2])
-            jobs.append(self._insert("artifacts", values, [row.time_ns for row in rows], today))
-        _finish(jobs)
+        return jobs
+
+    def rewrite(
+        self,
+        spans: Sequence[tuple[Tenant, SpanReading]],
+        logs: Sequence[tuple[Tenant, LogReading]],
+        known: Sequence[list[Body | None]],
+        day: date,
+    ) -> None:
+        """Stores records that were read anew. `known`: of each reading's content what is stored already. `day`: that of their
+        receipt, which their rows keep. A record's own row comes last: it says that all of it is done."""
+        readings: list[tuple[Tenant, SpanReading | LogReading]] = [*spans, *logs]
+        fresh = [
+            content
+            for (_, reading), own in zip(readings, known, strict=True)
+            for content, body in zip(reading.contents, own, strict=True)
+            if body is None
+        ]
+        compress(fresh)
+        packed = pack(fresh, day)
+        write_packs(self._bodies, packed.packs, self._pool)
+        new = iter(packed.bodies)
+        bodies = [[body or next(new) for body in own] for own in known]
+        _finish([*self._artifacts(readings, bodies, day), *self._satellites(spans)])
+        _finish(self._rows(spans, logs, bodies, day))
+
+    def derive_anew(self, traces: Mapping[Tenant, Iterable[str]], day: date) -> None:
+        """Derives traces whose rows have been read anew, under the same versions: what is remembered of them is old."""
+        self._cache.clear()
+        self._derive_now({tenant: {trace_id: ([], []) for trace_id in each} for tenant, each in traces.items()}, day)
 
     def _insert(
         self, table: str, values: list[list[Any]], times: Iterable[int], today: date, deleted: list[int] | None = None
@@ -269,7 +322,10 @@ class Exporter:
     def _derive_now(self, touched: Mapping[Tenant, _Touched], today: date) -> None:
         while touched:
             started = time.monotonic()
-            versions = self._write_derived(touched, today)
+            versions, beside = self._write_derived(touched, today)
+            if beside:  # they take the runs that are written by now
+                for tenant, followed in self._write_derived(beside, today)[0].items():
+                    versions[tenant] |= followed
             seconds = time.monotonic() - started
             touched = {} if self._alone else self._overtaken(versions)
             derivations = [
@@ -283,8 +339,11 @@ class Exporter:
             for key, derived in derivations:
                 self._large.derived(key, derived.spans, seconds)
 
-    def _write_derived(self, touched: Mapping[Tenant, _Touched], today: date) -> dict[Tenant, dict[str, _Derived]]:
-        """Derives these traces; the version under which each was written."""
+    def _write_derived(
+        self, touched: Mapping[Tenant, _Touched], today: date
+    ) -> tuple[dict[Tenant, dict[str, _Derived]], dict[Tenant, _Touched]]:
+        """Derives these traces: the version under which each was written, and the traces beside which they stand."""
+        beside: dict[Tenant, _Touched] = {}
         versions: dict[Tenant, dict[str, _Derived]] = defaultdict(dict)
         resolved: list[tuple[Tenant, Resolved, int]] = []
         parts: list[tuple[Tenant, RunPart, int]] = []
@@ -292,12 +351,18 @@ class Exporter:
         for tenant, traces in touched.items():
             for some in chunks(list(traces), MOST_IDS):
                 # The version of what is found is the time at which this tenant's traces were seen, not another's.
-                seen_at, known = self._read_back(tenant, {trace_id: traces[trace_id] for trace_id in some})
+                seen_at, known, satellites = self._read_back(tenant, {trace_id: traces[trace_id] for trace_id in some})
+                others = Beside()
+                if satellites:
+                    lights = [light for trace in known.values() for light in trace.spans.values()]
+                    others = calls_beside(self._clients["read"], tenant, lights)
+                    for trace_id in others.traces:
+                        beside.setdefault(tenant, {})[trace_id] = ([], [])
                 for trace_id, trace in known.items():
                     # Its last bit says that every row of the trace was written, not only those that differ.
                     version = 2 * seen_at + (not trace.resolved)
                     versions[tenant][trace_id] = _Derived(version, len(trace.spans))
-                    rows, run_parts = self._resolve(trace)
+                    rows, run_parts = self._resolve(trace_id, trace, others)
                     resolved += [(tenant, row, version) for row in rows if trace.resolved.get(row.span_id) != row]
                     parts += [(tenant, part, version) for part in run_parts]
                     names_now = {part.part for part in run_parts}
@@ -316,7 +381,7 @@ class Exporter:
             deleted = [0] * len(parts) + [1] * len(gone)
             jobs.append(self._insert("run_parts", values, [part.start_ns for _, part, _ in both], today, deleted))
         _finish(jobs)
-        return versions
+        return versions, beside
 
     def _overtaken(self, versions: Mapping[Tenant, Mapping[str, _Derived]]) -> dict[Tenant, _Touched]:
         """What has to be derived again, because another worker derived it later than this one and did not see these
@@ -334,11 +399,13 @@ class Exporter:
                         again.setdefault(tenant, {})[trace_id] = ([], [])
         return again
 
-    def _resolve(self, trace: CachedTrace) -> tuple[list[Resolved], list[RunPart]]:
-        # Log records complete the light rows they belong to: work on copies, for the cache holds what was stored.
-        lights = [copy.copy(light) if trace.logs else light for light in trace.spans.values()]
+    def _resolve(self, trace_id: str, trace: CachedTrace, others: Beside) -> tuple[list[Resolved], list[RunPart]]:
+        hosts = {span_id: run_id for (of_trace, span_id), run_id in others.runs.items() if of_trace == trace_id}
+        usage = {span_id: told for (of_trace, span_id), told in others.usage.items() if of_trace == trace_id}
+        # Others complete the light rows: work on copies, for the cache holds what was stored.
+        lights = [copy.copy(light) if trace.logs or usage else light for light in trace.spans.values()]
         try:
-            return resolve(lights, trace.logs.values())
+            return resolve(lights, trace.logs.values(), hosts, usage)
         except Exception as error:
             self.derivation_failures += 1
             log_failure(log, "a trace could not be derived; its spans are stored", error)
@@ -364,8 +431,9 @@ class Exporter:
         )
         return [*values, [version for _, _, version in rows], [READER_VERSION] * len(rows)]
 
-    def _read_back(self, tenant: Tenant, traces: _Touched) -> tuple[int, dict[str, CachedTrace]]:
-        """The whole of each touched trace, and the server's time inside the query that saw it."""
+    def _read_back(self, tenant: Tenant, traces: _Touched) -> tuple[int, dict[str, CachedTrace], bool]:
+        """The server's time inside the query that saw each touched trace, the whole of each, and whether the project has
+        satellites."""
         client = self._clients["read"]
         parameters = {"organization": tenant.organization_id, "project": tenant.project_id, "traces": list(traces)}
         result = client.query(_CHECK, parameters=parameters)
@@ -373,6 +441,7 @@ class Exporter:
         counted: dict[tuple[str, str], tuple[int, int]] = {}
         parts: dict[str, set[str]] = {}
         derived_at: dict[str, int] = {}
+        satellites = any(row[2] == "satellites" and row[3] for row in result.result_rows)
         for trace_id, _, table, count, digest, names_of_parts, newest in result.result_rows:
             counted[(table, trace_id)] = (int(count), int(digest))
             if table == "run_parts":
@@ -383,7 +452,8 @@ class Exporter:
             trace = self._cache.get((tenant, trace_id)) or CachedTrace()
             trace.put_all(lights, log_lights)
             stored = (*counted.get(("spans", trace_id), (0, 0)), *counted.get(("logs", trace_id), (0, 0)))
-            if trace.check() == stored:
+            # Another worker may have read rows anew since (rederive): their versions do not tell.
+            if trace.check() == stored and trace.derived_at == derived_at.get(trace_id, 0):
                 known[trace_id] = trace
             else:
                 missing.append(trace_id)
@@ -394,9 +464,7 @@ class Exporter:
             known |= whole
         for trace_id, trace in known.items():
             trace.parts |= parts.get(trace_id, set())
-            if trace.derived_at != derived_at.get(trace_id, 0):
-                trace.resolved = {}  # another worker has derived it since: what stands there is not known
-        return version, {trace_id: known[trace_id] for trace_id in traces}
+        return version, {trace_id: known[trace_id] for trace_id in traces}, satellites
 
     def _read_whole(self, client: Client, parameters: dict[str, Any]) -> dict[str, CachedTrace]:
         found: dict[str, CachedTrace] = defaultdict(CachedTrace)
@@ -440,6 +508,8 @@ _OF_TRACES = (
 _CHECK = (
     "SELECT '' AS trace_id, toUnixTimestamp64Nano(now64(9)) AS at, '' AS held, 0 AS rows, 0 AS digest, "
     "emptyArrayString() AS parts, 0 AS newest UNION ALL "
+    f"SELECT '' AS trace_id, 0 AS at, 'satellites' AS held, count() AS rows, 0 AS digest, emptyArrayString() AS parts, "
+    f"0 AS newest FROM satellites WHERE {OF_PROJECT} UNION ALL "
     + " UNION ALL ".join(
         f"SELECT trace_id, 0 AS at, '{table}' AS held, count() AS rows, "
         f"groupBitXor(newest) AS digest, {parts} AS parts, max(newest) FROM (SELECT trace_id, {key}, "

@@ -13,8 +13,8 @@ from typing import TypeVar
 
 from otel_blackboard.exporter.packs import compress
 from otel_blackboard.failures import log_failure
-from otel_blackboard.processor.reading import LogReading, SpanReading, read_log, read_span
-from otel_blackboard.records import SPAN_PACK, LogRecord, Span, Tenant
+from otel_blackboard.processor.reading import LogReading, SpanReading, read_log, read_span, spans_of_log
+from otel_blackboard.records import MADE_OF_LOG, SPAN_PACK, LogRecord, Span, Tenant
 
 log = logging.getLogger(__name__)
 
@@ -47,10 +47,15 @@ def prepare(
     for tenant, span in spans:
         prepared.spans.append((tenant, _read(read_span, tenant, span, prepared)))
     for tenant, record in logs:
-        prepared.logs.append((tenant, _read(read_log, tenant, record, prepared)))
+        log_reading = _read(read_log, tenant, record, prepared)
+        prepared.logs.append((tenant, log_reading))
+        for span in _spans_of(record, prepared):
+            made = _read(read_span, tenant, span, prepared)
+            made.light.labels[MADE_OF_LOG] = f"{record.trace_id}/{log_reading.light.record_sha256}"
+            prepared.spans.append((tenant, made))
     readings = prepared.readings
     for reading in readings:
-        _leave_out(reading, captured)
+        leave_out(reading, captured)
     contents = [content for reading in readings for content in reading.contents]
     compress(contents)
     for content in contents:
@@ -68,6 +73,15 @@ def _read(read: Callable[[Tenant, Record], Reading], tenant: Tenant, record: Rec
         return read(tenant, _bare(record))
 
 
+def _spans_of(record: LogRecord, prepared: Prepared) -> list[Span]:
+    try:
+        return spans_of_log(record)
+    except Exception as error:
+        prepared.failures += 1
+        log_failure(log, "a log record could not be read as a call; it is stored as a log record", error)
+        return []
+
+
 def _bare(record: Record) -> Record:
     """The record with all that could upset a reader as text."""
     bare = copy.copy(record)
@@ -80,7 +94,8 @@ def _bare(record: Record) -> Record:
     return bare
 
 
-def _leave_out(reading: SpanReading | LogReading, captured: frozenset[str]) -> None:
+def leave_out(reading: SpanReading | LogReading, captured: frozenset[str]) -> None:
+    """Artifacts of kinds that are not captured; their content stays content of the span."""
     dropped = [draft for draft in reading.drafts if draft.row.kind not in captured]
     if dropped:
         reading.drafts = [draft for draft in reading.drafts if draft.row.kind in captured]

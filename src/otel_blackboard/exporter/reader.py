@@ -29,6 +29,8 @@ _TENANT = "organization_id = {organization:String} AND project_id = {project:Str
 _OF_TRACES = f"{_TENANT} AND trace_id IN {{traces:Array(String)}}"
 # Not `AS search_text`: the alias would stand for the column in WHERE too, and nothing would ever be found.
 _ARTIFACT_COLUMNS = ", ".join("'' AS no_text" if c.name == "search_text" else c.name for c in ARTIFACT)
+# Without an id it is one that a better reader no longer makes.
+_KINDS = "kind IN {kinds:Array(String)} AND artifact_id != ''"
 _RESOLVED = columns_of(Resolved)
 _RUN_PART = columns_of(RunPart)
 _SPARE_CANDIDATES = 100
@@ -204,7 +206,7 @@ class Reader:
 
     def artifacts(self, tenant: Tenant, traces: Sequence[str], kinds: Sequence[str]) -> list[ArtifactRow]:
         """Rows without their search text, one for each span or log record and kind."""
-        sql = f"SELECT {_ARTIFACT_COLUMNS} FROM artifacts FINAL WHERE {_OF_TRACES} AND kind IN {{kinds:Array(String)}}"
+        sql = f"SELECT {_ARTIFACT_COLUMNS} FROM artifacts FINAL WHERE {_OF_TRACES} AND {_KINDS}"
         rows = self._of_traces(sql, tenant, traces, kinds=list(kinds))
         return read_records(ArtifactRow, ARTIFACT, rows)
 
@@ -254,7 +256,7 @@ class Reader:
             "arrayMap(w -> countEqual(splitByNonAlpha(artifacts.search_text), w), {words:Array(String)}), "
             "arrayMap(w -> countSubstrings(artifacts.search_text, w), {words:Array(String)}), "
             "arrayMap(w -> position(lowerUTF8(concat(label, ' ', summary)), w) > 0, {words:Array(String)}) "
-            f"FROM artifacts FINAL WHERE {_OF_TRACES} AND kind IN {{kinds:Array(String)}}"
+            f"FROM artifacts FINAL WHERE {_OF_TRACES} AND {_KINDS}"
         )
         found = self._of_traces(sql, tenant, traces, kinds=list(kinds), words=list(words))
         count = len(ARTIFACT)
@@ -275,26 +277,37 @@ class Reader:
         most = limit + _SPARE_CANDIDATES
         while True:
             sql = (
-                f"SELECT {names(FOUND)} FROM artifacts WHERE {_TENANT} "
+                f"SELECT {names(FOUND)}, read_at_ns FROM artifacts WHERE {_TENANT} "
                 "AND hasAllTokens(search_text, {words:Array(String)}) "
                 "ORDER BY time_ns DESC, trace_id DESC, span_id DESC, kind DESC, source DESC LIMIT {most:UInt32}"
             )
-            found = read_records(ArtifactRow, FOUND, self._query(sql, tenant, words=list(words), most=most))
+            matches = self._query(sql, tenant, words=list(words), most=most)
+            found = read_records(ArtifactRow, FOUND, [match[:-1] for match in matches])
             newest = self._newest_versions(tenant, list(dict.fromkeys(row.trace_id for row in found)))
-            rows = list({_key(row): row for row in found if newest.get(_key(row)) == row.version}.values())
+            rows = list({
+                _key(row): row
+                for row, match in zip(found, matches, strict=True)
+                if newest.get(_key(row)) == (row.version, match[-1])
+            }.values())  # fmt: skip
             if len(rows) >= limit or len(found) < most:
                 break
             most *= 4
         rows = rows[:limit]
-        sql = f"SELECT trace_id, span_id, run_id FROM resolved FINAL WHERE {_OF_TRACES}"
+        # What a flow_run returns is on the blackboard only where it stands for a pass.
+        listed = "(role != 'flow_run' OR stands)"
+        sql = f"SELECT trace_id, span_id, run_id FROM resolved FINAL WHERE {_OF_TRACES} AND {listed}"
         places = self._of_traces(sql, tenant, sorted({row.trace_id for row in rows})) if rows else []
         runs = {(row[0], row[1]): row[2] for row in places}
         return [(row, runs[key]) for row in rows if (key := (row.trace_id, row.span_id)) in runs]
 
-    def _newest_versions(self, tenant: Tenant, traces: Sequence[str]) -> dict[tuple[str, str, str, str], int]:
+    def _newest_versions(
+        self, tenant: Tenant, traces: Sequence[str]
+    ) -> dict[tuple[str, str, str, str], tuple[int, int]]:
+        """Of each row the newest version, and when that was last read."""
         key = "trace_id, span_id, kind, source"
-        sql = f"SELECT {key}, max(version) FROM artifacts WHERE {_OF_TRACES} GROUP BY {key}"
-        return {tuple(row[:4]): row[4] for row in self._of_traces(sql, tenant, traces)} if traces else {}
+        sql = f"SELECT {key}, max((version, read_at_ns)) FROM artifacts WHERE {_OF_TRACES} GROUP BY {key}"
+        rows = self._of_traces(sql, tenant, traces) if traces else []
+        return {(row[0], row[1], row[2], row[3]): tuple(row[4]) for row in rows}
 
     # --------------------------------------------------------------------------------------------------------- bodies
 

@@ -52,11 +52,14 @@ def columns_of(record: type) -> tuple[Column, ...]:
     return tuple(Column(f.name, _type(f.name, str(f.type))) for f in fields(record))
 
 
+READER = Column("reader_version", "UInt32")
+"""Which reader made the light columns (tree.READER_VERSION)."""
+
 LIGHT = columns_of(Light)
 LOG_LIGHT = columns_of(LogLight)
 ARTIFACT = columns_of(ArtifactRow)
-RESOLVED = (*columns_of(Resolved), Column("version", "UInt64"), Column("reader_version", "UInt32"))
-RUN_PART = (*columns_of(RunPart), Column("version", "UInt64"), Column("reader_version", "UInt32"))
+RESOLVED = (*columns_of(Resolved), Column("version", "UInt64"), READER)
+RUN_PART = (*columns_of(RunPart), Column("version", "UInt64"), READER)
 
 _SHOWN_ALONE = frozenset(
     """run_id parent_span_id operation billed is_aggregate input_tokens output_tokens cached_input_tokens cache_write_tokens
@@ -114,16 +117,20 @@ LOG_ROW = (
     Column("bodies", TEXT),
 )
 
+READ_AT = Column("read_at_ns", NUMBER)
+"""When an artifact's row was read out of its record: of two rows of one version the later one counts."""
+
 STORED = (Column("stored", "Date"), Column("start_time", "DateTime64(9, 'UTC')"))
 """Day of receipt (the partition) and the clamped time that serves index and order only."""
 
 TABLES: dict[str, tuple[Column, ...]] = {
-    "spans": (*TENANT, *LIGHT, *SPAN_ROW, *STORED),
-    "logs": (*TENANT, *LOG_LIGHT, *LOG_ROW, *STORED),
-    "artifacts": (*TENANT, *ARTIFACT, *STORED),
+    "spans": (*TENANT, *LIGHT, *SPAN_ROW, READER, *STORED),
+    "logs": (*TENANT, *LOG_LIGHT, *LOG_ROW, READER, *STORED),
+    "artifacts": (*TENANT, *ARTIFACT, READ_AT, *STORED),
     "resolved": (*TENANT, *RESOLVED, *STORED, Column("is_deleted", "UInt8")),
     "run_parts": (*TENANT, *RUN_PART, *STORED, Column("is_deleted", "UInt8")),
     "deriving": (*TENANT, Column("trace_id", TEXT), Column("version", "UInt64"), Column("is_deleted", "UInt8")),
+    "satellites": (*TENANT, Column("call", TEXT), Column("trace_id", TEXT)),
     "tombstones": (*TENANT, Column("scope", WORD), Column("id", TEXT), Column("made_at_ns", NUMBER)),
 }
 

@@ -1,6 +1,6 @@
 """Which values leave the row for the body store, whatever their size. Values of other keys leave it above LARGE bytes.
 
-The list holds the content keys of every dialect that is known, understood or not: what is content must not swell rows.
+These are the content keys of every dialect, and of emitters that have no table yet: what is content must not swell rows.
 """
 
 from __future__ import annotations
@@ -8,19 +8,22 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+from otel_blackboard.processor.dialects import BY_FIELD
+
 LARGE = 4096
 """Bytes above which any other value leaves the row."""
 
-KEYS = frozenset(
+_OF_DIALECTS = {
+    source if isinstance(source, str) else source.key
+    for dialect in BY_FIELD
+    for sources in dialect.content.values()
+    for source in sources
+}
+KEYS = frozenset(key for key in _OF_DIALECTS if not key.endswith(".*")) | frozenset(
     """
-    blackboard.request.body blackboard.response.body
-    gen_ai.input.messages gen_ai.output.messages gen_ai.system_instructions gen_ai.tool.definitions
-    gen_ai.tool.call.arguments gen_ai.tool.call.result gen_ai.prompt gen_ai.completion gen_ai.content
-    gen_ai.retrieval.query.text gen_ai.retrieval.documents gen_ai.memory.query.text gen_ai.memory.records
-    gen_ai.event.content
+    gen_ai.content gen_ai.event.content
     input.value output.value llm.prompts llm.prompt_template.template llm.prompt_template.variables
     tool.parameters tool_arguments tool_response
-    traceloop.entity.input traceloop.entity.output
     ai.prompt ai.prompt.messages ai.prompt.tools ai.prompt.system ai.response.text ai.response.toolCalls
     ai.response.object ai.response.reasoning ai.toolCall.args ai.toolCall.result ai.value ai.values ai.schema
     all_messages_events pydantic_ai.all_messages final_result raw_input request_data response response_data
@@ -28,24 +31,25 @@ KEYS = frozenset(
     gcp.vertex.agent.llm_request gcp.vertex.agent.llm_response gcp.vertex.agent.tool_call_args
     gcp.vertex.agent.tool_response gcp.vertex.agent.data
     langfuse.observation.input langfuse.observation.output langfuse.trace.input langfuse.trace.output
-    lmnr.span.input lmnr.span.output
     spring.ai.tool.call.arguments spring.ai.tool.call.result
     db.vector.query.content db.vector.query.response.documents
-    anthropic.tool_result.content
     """.split()
 )
 
-FAMILIES = re.compile(
-    r"(gen_ai\.(?:prompt|completion)"
-    r"|llm\.(?:input_messages|output_messages|prompts|choices|tools|request\.functions)"
-    r"|retrieval\.documents|reranker\.(?:input|output)_documents|embedding\.embeddings)\.\d"
+_FAMILIES = {key[:-2] for key in _OF_DIALECTS if key.endswith(".*")} | set(
+    """
+    llm.input_messages llm.output_messages llm.prompts llm.choices llm.tools
+    retrieval.documents reranker.input_documents reranker.output_documents embedding.embeddings
+    """.split()
 )
+FAMILIES = re.compile("(" + "|".join(map(re.escape, sorted(_FAMILIES))) + r")\.\d")
 """Flattened families: all keys of one go to the body store together, as one frame of [key, value] pairs."""
 
 _PATTERNS = re.compile(
     r"haystack\..*\.(?:input|output|input_data|output_data)"
     r"|crewai\..*\.(?:result|output|description|backstory)"
     r"|llm\.[a-z]+\.(?:messages|content|completion|choices)"
+    r"|nemo_relay\.(?:start|end)\.(?:data|input|output)\..*"
 )
 
 EVENT_KEYS = frozenset(("content", "message", "tool_calls", "gen_ai.event.content", "tool.result", "reasoning_content"))

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+import re
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import orjson
 
 from otel_blackboard.processor.dialects.dialect import STEP, Part
-from otel_blackboard.processor.flattened import unflatten
+from otel_blackboard.processor.flattened import lost, unflatten
 from otel_blackboard.processor.identity import artifact_id
 from otel_blackboard.processor.messages import Message, ToolCall, read_messages
 from otel_blackboard.processor.row_text import Contents
@@ -39,6 +40,9 @@ SEARCHED = 20_000
 """Characters of a body that full text covers (RCL-08)."""
 
 SUMMARY = 500
+
+_SKILL = re.compile(r"""skills(?:/|\\{1,4})([^/\\"']{1,64})(?:/|\\{1,4})SKILL\.md""")
+"""A tool that reads the file of a skill, where nothing says that it is used: `…/skills/<name>/SKILL.md` (dialects.md §29)."""
 
 
 @dataclass(slots=True)
@@ -70,6 +74,8 @@ def model_call_drafts(
     light.has_input = bool(indexes)
     _describe_prompt(prompt, light, [contents.items[index] for index in indexes], parts)
     drafts = [Draft(prompt, indexes)] if indexes or light.operation == "chat" else []
+    if light.operation == "embeddings":  # vectors are no artifact
+        return drafts
     return drafts + output_drafts(tenant, light, parts, events, contents, exact_response=True)
 
 
@@ -91,10 +97,16 @@ def _describe_prompt(row: ArtifactRow, light: Light, contents: list[Content], pa
     row.characters = _characters(contents)
     marks = (_cut(content.data, True, _is_json(content.data)) for content in contents)
     row.truncated = next((mark for mark in marks if mark), "")
+    if "input" in parts and _is_family(parts["input"]) and lost(parts["input"].value):
+        row.truncated = "sender"
     if "input_ref" in parts and not contents:
         row.origin = "pointer"
     model = light.request_model or light.response_model
     row.summary = _one_line(light.error if light.status == "failed" else model, SUMMARY)
+
+
+_ANSWER = ("reasoning", "output", "calls")
+"""Pieces of an answer that some emitters keep apart; of a pass only `output` is its result."""
 
 
 def output_drafts(
@@ -105,10 +117,15 @@ def output_drafts(
     indexes: list[int] = []
     messages: list[Message] = []
     answers = [part for part in events if part.meaning == "output"]
-    if "output" in parts:
+    said = [parts[meaning] for meaning in _ANSWER if meaning in parts and (exact_response or meaning == "output")]
+    if said:
         row.origin = "attribute"
-        indexes.append(_content(contents, parts["output"], "agent_output"))
-        messages = _messages_of(parts["output"])
+        for part in said:
+            more = _messages_of(part)
+            if part.meaning == "calls" and any(message.tool_calls for message in messages):
+                continue  # listed by the output itself
+            indexes.append(_content(contents, part, "agent_output"))
+            messages += more
     elif answers:
         row.origin = "event"
         indexes += [_content(contents, part, "agent_output") for part in answers]
@@ -143,7 +160,13 @@ def _answer_text(messages: list[Message]) -> str:
 
 
 def tool_call_draft(
-    tenant: Tenant, light: Light, parts: dict[str, Part], events: list[Part], contents: Contents, error: str
+    tenant: Tenant,
+    light: Light,
+    parts: dict[str, Part],
+    events: list[Part],
+    contents: Contents,
+    error: str,
+    unwrap: Unwrap,
 ) -> Draft:
     row = ArtifactRow(
         light.trace_id, light.span_id, "tool_result", artifact_id=_artifact_id(tenant, light, "tool_result")
@@ -152,9 +175,13 @@ def tool_call_draft(
     row.status = "failed" if failed else "ok"
     by_event = {part.meaning: part for part in events}
     by_meaning = by_event | parts
-    _arguments(row, by_meaning)
+    _arguments(row, by_meaning, unwrap, light.operation)
     light.arguments_sha256, light.has_input = row.arguments_sha256, row.arguments_sha256 != ""
+    if "SKILL.md" in row.arguments and "skill_name" not in light.labels and (skill := _SKILL.search(row.arguments)):
+        light.labels |= {"skill_name": skill[1], "skill_inferred_from": "arguments"}
     sent = [by_meaning.get("result"), by_event.get("result"), by_meaning.get("documents")]
+    if light.operation == "retrieval":  # the documents before a text that the emitter made of them
+        sent.reverse()
     found = [part for part in sent if part is not None and (part.value != "" or not (failed and error))]
     result = next((part for part in found if part.value != ""), found[0] if found else None)
     if result is not None:
@@ -169,8 +196,14 @@ def tool_call_draft(
         return Draft(row, [])
     light.has_output = True
     content = contents.items[index]
-    value = parsed(result.value) if result is not None else error
-    text = value if isinstance(value, str) else content.data.decode(errors="replace")
+    shown: Value = error
+    if result is not None:
+        shown = _unwrapped("result", unflatten(result.value) if _is_family(result) else result.value, unwrap)
+    value = parsed(shown)
+    if isinstance(value, str):
+        text = value
+    else:
+        text = content.data.decode(errors="replace") if result is None or shown is result.value else to_json(value)
     summary = first_text(parts["summary"].value) if "summary" in parts else _summary(text, light, value)
     _describe(row, [content], text, summary, structured=False)
     if light.tool_class == "recall":
@@ -178,16 +211,29 @@ def tool_call_draft(
     return Draft(row, [index])
 
 
-def _arguments(row: ArtifactRow, parts: dict[str, Part]) -> None:
+Unwrap = Mapping[str, tuple[Callable[[Value], Value], ...]]
+
+
+def _unwrapped(meaning: str, value: Value, unwrap: Unwrap) -> Value:
+    for taken in unwrap.get(meaning, ()):
+        value = taken(value)
+    return value
+
+
+def _arguments(row: ArtifactRow, parts: dict[str, Part], unwrap: Unwrap, operation: str = "") -> None:
     part = parts.get("arguments")
-    if part is not None:
-        text = arguments_text(part.value)
+    if part is not None and not (operation == "retrieval" and "query" in parts):
+        text = arguments_text(_unwrapped("arguments", part.value, unwrap))
     elif "query" in parts:
         text = to_json({"query": parts["query"].value})
     else:
         return
     row.arguments_sha256 = sameness(text)
-    row.arguments = text if len(text) <= ARGUMENTS_KEPT else text[: ARGUMENTS_KEPT - 1] + "…"
+    row.arguments = kept_arguments(text)
+
+
+def kept_arguments(text: str) -> str:
+    return text if len(text) <= ARGUMENTS_KEPT else text[: ARGUMENTS_KEPT - 1] + "…"
 
 
 def arguments_text(value: Value) -> str:
@@ -224,7 +270,7 @@ def _is_family(part: Part) -> bool:
 
 def _messages_of(part: Part) -> list[Message]:
     value = unflatten(part.value) if _is_family(part) else part.value
-    return read_messages(value, "assistant" if part.meaning == "output" else "user")
+    return read_messages(value, "assistant" if part.meaning in _ANSWER else "user")
 
 
 def _describe(row: ArtifactRow, contents: list[Content], text: str, summary: str, structured: bool) -> None:
@@ -324,7 +370,7 @@ def log_drafts(tenant: Tenant, light: LogLight, parts: list[Part], contents: Con
             row = ArtifactRow(light.trace_id, light.span_id, "tool_result", origin="log", label="")
             row.artifact_id = artifact_id(tenant, light.trace_id, light.span_id, "tool_result")
             index = contents.value(part.field, part.value, "tool_result")
-            _arguments(row, {part.meaning: part for part in parts})
+            _arguments(row, {part.meaning: part for part in parts}, {})
             text = first_text(part.value) or to_json(part.value)
             _describe(row, [contents.items[index]], text, _summary(text, span, parsed(part.value)), structured=False)
             light.has_output = True

@@ -24,6 +24,11 @@ def safe_id(prefix: str, text: str) -> str:
     return prefix + hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
+def joined_run(dialect: str, key: str) -> str:
+    """The run of all spans that share a dialect's join key, whatever traces they are in."""
+    return "run_" + hashlib.sha256(f"{dialect}\0{key}".encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
 def run_of_trace(trace_id: str) -> str:
     return f"run_{trace_id}"
 

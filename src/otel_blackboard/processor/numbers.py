@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from otel_blackboard.processor.dialects.dialect import PROVIDER_CALL, STEP, TOOL
+from otel_blackboard.processor.dialects.dialect import FLOW_RUN, PROVIDER_CALL, STEP, TOOL
 from otel_blackboard.records import Resolved
 
 SpanKey = tuple[str, str]
@@ -27,7 +27,7 @@ class Attempt:
     start_ns: int
     end_ns: int
     spans: list[Resolved] = field(default_factory=list)
-    """Its step spans, outermost first; none for the implicit pass."""
+    """Its step spans, outermost first; for the implicit pass none but the flow_run that tells its answer."""
     calls: list[Resolved] = field(default_factory=list)
     """Its calls in order, one row each (the span that stands for the call)."""
     superseded: bool = False
@@ -78,7 +78,7 @@ def _attempts(ordered: Sequence[Resolved]) -> list[Attempt]:
     instances: dict[tuple[object, ...], list[Resolved]] = defaultdict(list)
     for row in ordered:
         is_call = row.role in (PROVIDER_CALL, TOOL) and row.call_span_id == row.span_id
-        if row.role == STEP or is_call:
+        if row.role == STEP or is_call or (row.role == FLOW_RUN and row.stands):
             instances[_instance(row, steps)].append(row)
     found: list[tuple[Attempt, bool]] = []
     for key, rows in instances.items():
@@ -87,8 +87,8 @@ def _attempts(ordered: Sequence[Resolved]) -> list[Attempt]:
         stamped = key[2] == "stamped"
         pass_seq, number = (int(key[3]), int(key[4])) if stamped else (1, 1)  # type: ignore[call-overload]
         attempt = Attempt(str(key[0]), str(key[1]), pass_seq, number, start, end)
-        attempt.spans = [row for row in rows if row.role == STEP]
-        attempt.calls = [row for row in rows if row.role != STEP]
+        attempt.spans = [row for row in rows if row.role in (STEP, FLOW_RUN)]
+        attempt.calls = [row for row in rows if row.role not in (STEP, FLOW_RUN)]
         found.append((attempt, stamped))
     found.sort(key=lambda item: (item[0].start_ns, item[0].attempt, *_tie(item[0])))
     taken = {(each.step_id, each.agent_id, each.pass_seq) for each, stamped in found if stamped}

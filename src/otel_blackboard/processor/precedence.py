@@ -1,5 +1,5 @@
-"""Which dialect is asked for what: the role of a span from the first that knows one, every other fact from the first
-attribute key that has it (dialects.md D)."""
+"""Which dialect is asked for what: the role of a span from the first that can tell, every other fact from the first place
+that has it (dialects.md D). Only those dialects are asked that know the span, by its keys or its scope."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from otel_blackboard.processor import content as content_rules
 from otel_blackboard.processor.dialects import BY_FIELD, BY_ROLE, Dialect
-from otel_blackboard.processor.dialects.dialect import Role
+from otel_blackboard.processor.dialects.dialect import Keys, Part, Role, Source
 from otel_blackboard.processor.values import first_text, whole_number
 from otel_blackboard.records import Attributes, Light, LogLight, Span, Value
 
@@ -32,36 +32,42 @@ _OF_RESOURCE = frozenset({"run_id", "run_name", "use_case_id", "conversation_id"
 """Facts that a whole process may state once, in its resource."""
 
 
-class Source(NamedTuple):
-    """An attribute key that may have what is asked for."""
-
-    key: str
-    ignore: Callable[[Span, Value], bool] | None = None
-    """Whether a value of this key must not be taken."""
-
-
 Table = list[tuple[str, list[Source]]]
 """What is asked for, and where it may be, in order."""
 
 
-def _merged(tables: Iterable[tuple[Dialect, Mapping[str, tuple[str, ...]]]]) -> Table:
+def _merged(tables: Iterable[Keys]) -> Table:
     merged: dict[str, list[Source]] = {}
-    for dialect, table in tables:
-        for name, keys in table.items():
-            merged.setdefault(name, []).extend(Source(key, dialect.ignore.get(name)) for key in keys)
+    for table in tables:
+        for name, sources in table.items():
+            known = merged.setdefault(name, [])
+            known += [each if isinstance(each, Source) else Source(each) for each in sources]
     return list(merged.items())
 
 
-_FACTS = _merged((d, d.facts) for d in BY_FIELD)
-_CONTENT = _merged((d, d.content) for d in BY_FIELD)
-_LABELS = _merged((d, d.labels) for d in BY_FIELD)
+def _knows(dialect: Dialect, keys: Iterable[str], scope: str) -> bool:
+    """By a key or the scope; a mark that ends in '.' is a beginning."""
+    scopes = tuple(mark for mark in dialect.scopes if mark.endswith("."))
+    if scope in dialect.scopes or (scopes and scope.startswith(scopes)):
+        return True
+    beginnings = tuple(mark for mark in dialect.keys if mark.endswith("."))
+    return any(key in dialect.keys or key.startswith(beginnings) for key in keys)
+
+
 _OF_LOGS = frozenset(f.name for f in fields(LogLight))
 
 
 class Shape(NamedTuple):
-    """What matters to a span or log record by its keys alone: those of one instrumentation share a few sets of keys, and
-    most of some eighty rows of the tables are about other dialects."""
+    """What matters to a span or log record by its keys and scope alone: those of one instrumentation share a few sets of
+    keys, and most rows of the tables are about other dialects."""
 
+    by_role: tuple[Dialect, ...]
+    by_field: tuple[Dialect, ...]
+    """The dialects that know it."""
+    ignore: Mapping[str, tuple[Callable[[Span, Value], bool], ...]]
+    unwrap: Mapping[str, tuple[Callable[[Value], Value], ...]]
+    complete: tuple[Callable[[Light, Span], None], ...]
+    pieces: tuple[Callable[[Span, Role], list[Part]], ...]
     facts: Table
     log_facts: Table
     labels: Table
@@ -75,7 +81,15 @@ class Shape(NamedTuple):
     """Whether a key states an error."""
 
 
-def _make_shape(keys: tuple[str, ...], resource_keys: tuple[str, ...]) -> Shape:
+def _make_shape(keys: tuple[str, ...], resource_keys: tuple[str, ...], scope: str) -> Shape:
+    by_field = [dialect for dialect in BY_FIELD if _knows(dialect, (*keys, *resource_keys), scope)]
+    ignore: dict[str, list[Callable[[Span, Value], bool]]] = {}
+    unwrap: dict[str, list[Callable[[Value], Value]]] = {}
+    for dialect in by_field:
+        for fact, check in dialect.ignore.items():
+            ignore.setdefault(fact, []).append(check)
+        for meaning, taken in dialect.unwrap.items():
+            unwrap.setdefault(meaning, []).append(taken)
     families = {content_rules.family(key) for key in keys} - {""}
     own, everywhere = families.union(keys), families.union(keys, resource_keys)
 
@@ -86,12 +100,18 @@ def _make_shape(keys: tuple[str, ...], resource_keys: tuple[str, ...]) -> Shape:
         )
         return [(name, sources) for name, sources in kept if sources]
 
-    facts = rows(_FACTS)
+    facts = rows(_merged(dialect.facts for dialect in by_field))
     return Shape(
+        by_role=tuple(dialect for dialect in BY_ROLE if dialect in by_field),
+        by_field=tuple(by_field),
+        ignore={fact: tuple(checks) for fact, checks in ignore.items()},
+        unwrap={meaning: tuple(taken) for meaning, taken in unwrap.items()},
+        complete=tuple(dialect.complete for dialect in by_field if dialect.complete),
+        pieces=tuple(dialect.pieces for dialect in by_field if dialect.pieces),
         facts=facts,
         log_facts=[row for row in facts if row[0] in _OF_LOGS],
-        labels=rows(_LABELS),
-        parts=rows(_CONTENT),
+        labels=rows(_merged(dialect.labels for dialect in by_field)),
+        parts=rows(_merged(dialect.content for dialect in by_field)),
         content=tuple(key for key in keys if content_rules.is_content(key) and not content_rules.family(key)),
         families=bool(families),
         marked=any(key.startswith("$") for key in keys),
@@ -107,14 +127,14 @@ _MOST_CHARACTERS = 4096
 """Of all keys of a shape that is remembered: the memory stays small whatever is sent."""
 
 
-def shape_of(attributes: Attributes, resource: Attributes) -> Shape:
+def shape_of(attributes: Attributes, resource: Attributes, scope: str) -> Shape:
     keys, resource_keys = tuple(attributes), tuple(resource)
-    small = len("".join(keys)) + len("".join(resource_keys)) <= _MOST_CHARACTERS
-    return (_known_shape if small else _make_shape)(keys, resource_keys)
+    small = len("".join(keys)) + len("".join(resource_keys)) + len(scope) <= _MOST_CHARACTERS
+    return (_known_shape if small else _make_shape)(keys, resource_keys, scope)
 
 
-def role_of(span: Span) -> tuple[Role, str]:
-    for dialect in BY_ROLE:
+def role_of(span: Span, shape: Shape) -> tuple[Role, str]:
+    for dialect in shape.by_role:
         role = dialect.role(span)
         if role is not None:
             return role, dialect.name
@@ -122,17 +142,24 @@ def role_of(span: Span) -> tuple[Role, str]:
 
 
 def read_facts(
-    light: Light | LogLight, table: Table, attributes: Attributes, resource: Attributes, span: Span | None
+    light: Light | LogLight,
+    table: Table,
+    attributes: Attributes,
+    resource: Attributes,
+    span: Span | None,
+    ignore: Mapping[str, tuple[Callable[[Span, Value], bool], ...]],
 ) -> None:
     for fact, sources in table:
-        read = _READERS.get(fact, _name)
-        for key, ignore in sources:
+        read, checks = _READERS.get(fact, _name), ignore.get(fact)
+        for key, take in sources:
             value = attributes.get(key)
             if value is None and fact in _OF_RESOURCE:
                 value = resource.get(key)
+            if take is not None and value is not None:
+                value = take(value)
             if value is None or value == "":
                 continue
-            if ignore is not None and span is not None and ignore(span, value):
+            if checks and span is not None and any(check(span, value) for check in checks):
                 continue
             found = read(value)
             if found is not None:

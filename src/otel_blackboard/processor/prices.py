@@ -12,41 +12,34 @@ from functools import lru_cache
 from importlib.metadata import version
 from typing import Any, NamedTuple
 
+from otel_blackboard.processor.model_names import known_model
 from otel_blackboard.records import Light
 
 SOURCE = f"genai-prices {version('genai-prices')}"
 _MILLION = Decimal(1_000_000)
 
-# gen_ai.provider.name → provider id of genai-prices, where they differ; others are passed as they are.
-_PROVIDERS = {
-    "gcp.gemini": "google",
-    "gcp.vertex_ai": "google",
-    "gcp.gen_ai": "google",
-    "aws.bedrock": "aws",
-    "azure.ai.openai": "azure",
-    "azure.ai.inference": "azure",
-    "mistral_ai": "mistral",
-    "x_ai": "x-ai",
-}
-
 
 def price(light: Light, at_ns: int) -> tuple[Decimal, str] | None:
-    """(US dollars, source) of one provider call from its own usage; `at_ns` picks the price of that day."""
+    """(US dollars, source) of one provider call from its own usage; `at_ns` picks the price of that day.
+
+    The model that answered decides; the one that was asked for may be an alias, and counts where no other is named."""
     day = min(max(at_ns, 0) // 86_400_000_000_000, 2_900_000)
-    for model in (light.response_model, light.request_model):
-        prices = _prices(model, light.provider, day) if model else None
-        if prices is None:
-            continue
-        total = total_price(
-            prices,
-            light.input_tokens or 0,
-            light.output_tokens or 0,
-            light.cached_input_tokens or 0,
-            light.cache_write_tokens or 0,
-        )
-        if total is not None:
-            return total.quantize(Decimal("1e-12")).normalize(), SOURCE
-    return None
+    model = light.response_model or light.request_model
+    if light.request_model == f"{model}:free":  # OpenRouter answers with the name of the model that costs
+        model = light.request_model
+    prices = _prices(model, light.provider, day) if model else None
+    if prices is None:
+        return None
+    if light.output_tokens is None and prices.output_mtok and light.operation != "embeddings":
+        return None
+    total = total_price(
+        prices,
+        light.input_tokens or 0,
+        light.output_tokens or 0,
+        light.cached_input_tokens or 0,
+        light.cache_write_tokens or 0,
+    )
+    return None if total is None else (total.quantize(Decimal("1e-12")).normalize(), SOURCE)
 
 
 def set_price(light: Light) -> None:
@@ -114,14 +107,8 @@ class _Prices(NamedTuple):
 @lru_cache(maxsize=4096)
 def _prices(model: str, provider: str, day: int) -> _Prices | None:
     """The prices of that day, None for a model the package does not know."""
-    from genai_prices.data_snapshot import get_snapshot
-
-    reference = model.removeprefix("models/")
-    for provider_id in dict.fromkeys((_PROVIDERS.get(provider, provider) or None, None)):
-        try:
-            _, found = get_snapshot().find_provider_model(reference, None, provider_id, None)
-        except LookupError:
-            continue
-        prices = found.get_prices(datetime.fromtimestamp(day * 86_400, tz=UTC))
-        return _Prices(*(getattr(prices, name) for name in _Prices._fields))
-    return None
+    found = known_model(provider, model)
+    if found is None:
+        return None
+    prices = found.get_prices(datetime.fromtimestamp(day * 86_400, tz=UTC))
+    return _Prices(*(getattr(prices, name) for name in _Prices._fields))

@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 
 from otel_blackboard.processor.dialects import BY_FIELD
-from otel_blackboard.processor.dialects.dialect import PROVIDER_CALL, STEP, TOOL, Role
+from otel_blackboard.processor.dialects.dialect import FLOW_RUN, PROVIDER_CALL, STEP, TOOL, Role
 from otel_blackboard.processor.drafts import (
     RECALL_TOOL,
     Draft,
@@ -20,9 +20,10 @@ from otel_blackboard.processor.drafts import (
     output_drafts,
     tool_call_draft,
 )
-from otel_blackboard.processor.identity import safe_id
-from otel_blackboard.processor.precedence import ERROR_KEYS, IDS, NAME_KEPT, read_facts, role_of, shape_of
+from otel_blackboard.processor.identity import joined_run, safe_id
+from otel_blackboard.processor.precedence import ERROR_KEYS, IDS, NAME_KEPT, Shape, read_facts, role_of, shape_of
 from otel_blackboard.processor.prices import set_price
+from otel_blackboard.processor.providers import INFERRED, inferred_provider
 from otel_blackboard.processor.row_text import (
     Contents,
     families_of,
@@ -41,6 +42,7 @@ from otel_blackboard.processor.values import (
     truth,
 )
 from otel_blackboard.records import (
+    SATELLITE,
     Content,
     Light,
     LogLight,
@@ -50,6 +52,10 @@ from otel_blackboard.records import (
 )
 
 ERROR_KEPT = 2_000
+
+ATTRIBUTE_LIMIT = "attribute limit"
+"""Mark of content of a span that says it left out attributes: what is missing may be any of them. An SDK keeps the last
+128: with a long history the first messages are gone."""
 
 
 @dataclass(slots=True)
@@ -71,17 +77,24 @@ class LogReading:
 
 
 def read_span(tenant: Tenant, span: Span) -> SpanReading:
-    role, dialect = role_of(span)
     attributes = span.attributes
+    shape = shape_of(attributes, span.resource.attributes, span.scope.name)
+    role, dialect = role_of(span, shape)
     name = span.name[:NAME_KEPT]
     light = Light(span.trace_id, span.span_id, span.parent_span_id, name, span.start_ns, span.end_ns)
     light.role, light.operation, light.is_agent, light.is_node = role
     light.dialect, light.scope = dialect, span.scope.name[:NAME_KEPT]
-    shape = shape_of(attributes, span.resource.attributes)
-    read_facts(light, shape.facts, attributes, span.resource.attributes, span)
+    read_facts(light, shape.facts, attributes, span.resource.attributes, span, shape.ignore)
+    for known in shape.by_role:
+        for fact, said in known.names(span, role).items():
+            if not getattr(light, fact):
+                setattr(light, fact, said[:NAME_KEPT])
     for label, keys in shape.labels:
-        for key, _ in keys:
-            if (value := attributes.get(key)) is not None and value != "":
+        for key, take in keys:
+            value = attributes.get(key)
+            if take is not None and value is not None:
+                value = take(value)
+            if value is not None and value != "":
                 light.labels[label] = first_text(value) or to_json(value)
                 break
     for name, prefix in IDS.items():
@@ -97,19 +110,27 @@ def read_span(tenant: Tenant, span: Span) -> SpanReading:
         light.status, light.end_ns = "running", 0
     elif _failed(span, role):
         light.status = "failed"
-    if role.role == TOOL:
-        _name_tool(light, span)
-    elif role.role == STEP and role.is_agent and not light.agent_id and span.name.startswith("invoke_agent "):
-        light.agent_id = name.removeprefix("invoke_agent ")
+    for complete in shape.complete:
+        complete(light, span)
+    error = error or light.error
+    light.join_key = _join_key(span, shape, light)
+    if light.role == PROVIDER_CALL and not light.provider:
+        light.provider, inferred_from = inferred_provider(attributes, light.response_model or light.request_model)
+        if inferred_from:
+            light.labels[INFERRED] = inferred_from
+    if light.role == TOOL:
+        _class_tool(light)
 
     families = families_of(attributes) if shape.families else {}
-    parts, event_parts = parts_of(attributes, families, shape.parts), parts_of_events(span.events)
+    parts, event_parts = parts_of(attributes, families, shape.parts), parts_of_events(span.events, shape.by_field)
+    for gather in reversed(shape.pieces):
+        parts |= {part.meaning: part for part in gather(span, role)}
     contents, drafts = Contents(tenant, span.trace_id, span.span_id), []
-    if role.role == PROVIDER_CALL:
+    if light.role == PROVIDER_CALL:
         drafts += model_call_drafts(tenant, light, parts, event_parts, contents)
-    elif role.role == TOOL:
-        drafts.append(tool_call_draft(tenant, light, parts, event_parts, contents, error))
-    elif role.role == STEP:
+    elif light.role == TOOL:
+        drafts.append(tool_call_draft(tenant, light, parts, event_parts, contents, error, shape.unwrap))
+    elif light.role in (STEP, FLOW_RUN):
         drafts += output_drafts(tenant, light, parts, event_parts, contents, exact_response=False)
     else:
         light.has_input, light.has_output = "input" in parts, "output" in parts
@@ -144,6 +165,8 @@ def read_span(tenant: Tenant, span: Span) -> SpanReading:
     )  # fmt: skip
     for draft in drafts:
         draft.row.version, draft.row.time_ns = light.version, span.start_ns
+        if span.dropped_attributes_count and not draft.row.truncated:
+            draft.row.truncated = ATTRIBUTE_LIMIT
     row = (
         span.kind & 0xFF, span.status_code & 0xFF, status_message, span.trace_state, span.flags & 0xFFFFFFFF, span.end_ns,
         attributes_text, events_text, links_text,
@@ -176,23 +199,67 @@ def _error(span: Span) -> str:
     return first_text(attributes.get(ERROR_KEYS[-1]))
 
 
-def _name_tool(light: Light, span: Span) -> None:
-    if not light.tool_name:
-        light.tool_name = span.name.removeprefix("execute_tool ").removeprefix("Tool: ") or "tool"
+def _join_key(span: Span, shape: Shape, light: Light) -> str:
+    """What brings this span's trace together with others: the run that they share, after SATELLITE where it may be another
+    record of a call elsewhere, whose run it then takes."""
+    run = next((joined_run(known.name, key) for known in shape.by_field if (key := known.join_key(span))), "")
+    answered = bool(light.response_id) or light.status == "failed"
+    alone = light.role == PROVIDER_CALL and answered and not light.parent_span_id
+    return SATELLITE + run if alone and any(known.satellite(span) for known in shape.by_field) else run
+
+
+def _class_tool(light: Light) -> None:
+    light.tool_name = light.tool_name or light.name or "tool"
     if light.tool_name == RECALL_TOOL:
         light.tool_class = "recall"
     elif not light.tool_class:
         light.tool_class = "knowledge_base" if light.operation == "retrieval" else "system"
 
 
+def spans_of_log(record: LogRecord) -> list[Span]:
+    """The calls that a log record stands for, as spans: where an emitter sends logs alone there is nothing else."""
+    event_name = _event_name(record)
+    for dialect in BY_FIELD:
+        if found := dialect.log_spans(record, event_name):
+            return found
+    return []
+
+
+EVALUATION = "gen_ai.evaluation.result"
+
+
+def _evaluation(record: LogRecord) -> dict[str, str]:
+    """`evaluation.<name>` → the verdict and the score, as far as they are said."""
+    attributes = record.attributes
+    name, verdict, score = (
+        first_text(attributes.get(f"gen_ai.evaluation.{key}")) for key in ("name", "score.label", "score.value")
+    )
+    said = f"{verdict} ({score})" if verdict and score else verdict or score
+    return {f"evaluation.{name[:NAME_KEPT]}": said[:NAME_KEPT]} if name and said else {}
+
+
+def _event_name(record: LogRecord) -> str:
+    """Rust's `tracing` names its events by their place in the source (captured: Codex); the name is the attribute."""
+    name = record.event_name
+    return name if name and not name.startswith("event ") else first_text(record.attributes.get("event.name")) or name
+
+
+_NOT_OF_THE_CALL = ("conversation_id", "user_id")
+
+
 def read_log(tenant: Tenant, record: LogRecord) -> LogReading:
     """A log record; one with trace and span id completes that span's content through artifact rows of its own."""
-    event_name = record.event_name or first_text(record.attributes.get("event.name"))
+    event_name = _event_name(record)
     light = LogLight(record.trace_id, record.span_id, "", record.time_ns or record.observed_time_ns, event_name)
     light.severity_text = record.severity_text
     light.operation = first_text(record.attributes.get("gen_ai.operation.name"))
-    shape = shape_of(record.attributes, record.resource.attributes)
-    read_facts(light, shape.log_facts, record.attributes, record.resource.attributes, None)
+    if event_name == EVALUATION:
+        light.labels = _evaluation(record)
+    shape = shape_of(record.attributes, record.resource.attributes, record.scope.name)
+    facts = shape.log_facts
+    if spans_of_log(record):  # what it says about a call, that call's own span says
+        facts = [row for row in facts if row[0] in _NOT_OF_THE_CALL]
+    read_facts(light, facts, record.attributes, record.resource.attributes, None, {})
     contents = Contents(tenant, record.trace_id, record.span_id)
     drafts: list[Draft] = []
     if record.trace_id and record.span_id:
@@ -205,14 +272,15 @@ def read_log(tenant: Tenant, record: LogRecord) -> LogReading:
     )
     body = "null" if record.body is None else orjson.dumps({CONTENT: contents.value("body", record.body)}).decode()
     resource, scope = contents.shared(record.resource, "resource"), contents.shared(record.scope, "scope")
+    # It is the record's identity: no reader may have a say in it, so content counts as sent, wherever it is kept.
     light.version = version_of(
         finished=True,
         end_ns=light.time_ns,
         size=len(record.attributes),
-        texts=(record.trace_id, record.span_id, event_name, record.severity_text, body, attributes_text,
+        texts=(record.trace_id, record.span_id, record.event_name, record.severity_text, to_json(record.attributes),
                f"{record.time_ns} {record.observed_time_ns} {record.severity_number} {record.flags}",
                resource, scope, f"{record.dropped_attributes_count}"),
-        contents=contents.items,
+        contents=[each for each in contents.items if each.field == "body" or each.field.startswith(("resource.", "scope."))],
     )  # fmt: skip
     light.record_sha256 = hashlib.sha256(light.version.to_bytes(32)).hexdigest()
     for draft in drafts:

@@ -12,8 +12,7 @@ from typing import Any
 import orjson
 
 from otel_blackboard.processor import content as content_rules
-from otel_blackboard.processor.dialects import BY_FIELD
-from otel_blackboard.processor.dialects.dialect import Part
+from otel_blackboard.processor.dialects.dialect import Dialect, Part
 from otel_blackboard.processor.precedence import Shape, Table
 from otel_blackboard.processor.values import (
     CONTENT,
@@ -95,24 +94,28 @@ def families_of(attributes: Attributes) -> dict[str, Value]:
 def parts_of(attributes: Attributes, families: dict[str, Value], table: Table) -> dict[str, Part]:
     """meaning → the first attribute (or flattened family) that has it."""
     found: dict[str, Part] = {}
-    for meaning, keys in table:
-        for key, _ in keys:
+    for meaning, sources in table:
+        for key, take in sources:
             value = families.get(key) if key[-2:] == ".*" else attributes.get(key)
+            sent = value
+            if take is not None and value is not None:
+                value = take(value)
             if value is not None and value != "":
-                found[meaning] = Part(meaning, key, value)
+                found[meaning] = Part(meaning, key if value is sent else f"{key}#{meaning}", value)
                 break
         else:  # nothing said is something said where it is what a tool returned
-            if meaning == "result" and (empty := next((key for key, _ in keys if attributes.get(key) == ""), "")):
+            if meaning == "result" and (empty := next((key for key, _ in sources if attributes.get(key) == ""), "")):
                 found[meaning] = Part(meaning, empty, "")
     return found
 
 
-def parts_of_events(events: list[Event]) -> list[Part]:
-    """The content of span events, in their order by time; the field names the event's place."""
+def parts_of_events(events: list[Event], known_by: tuple[Dialect, ...]) -> list[Part]:
+    """The content of span events, in their order by time; the field names the event's place. `known_by`: the dialects
+    that know the span."""
     parts: list[Part] = []
     if events:
         for place, event in sorted(enumerate(events), key=lambda item: item[1].time_ns):
-            for dialect in BY_FIELD:
+            for dialect in known_by:
                 found = dialect.event(event)
                 if found:
                     parts += [part._replace(field=f"events.{place}.{part.field}") for part in found]

@@ -47,7 +47,7 @@ def restore(value: Any) -> Value:
             return InvalidText(data) if INVALID in value else data
         if DOUBLE in value:
             return float(value[DOUBLE])
-        return {_unescape(key): restore(item) for key, item in value.items()}
+        return {unescape(key): restore(item) for key, item in value.items()}
     return cast(Value, value)
 
 
@@ -188,5 +188,6 @@ def _escape(key: str) -> str:
     return "$" + key if _RESERVED.fullmatch(key) else key
 
 
-def _unescape(key: str) -> str:
+def unescape(key: str) -> str:
+    """The inverse of what plain() does to a key."""
     return key[1:] if key.startswith("$$") and _RESERVED.fullmatch(key) else key

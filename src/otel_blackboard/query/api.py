@@ -479,11 +479,11 @@ def _artifact_routes(router: APIRouter, board: Board, Reading: Any) -> None:
         if data is None:
             raise Problem("not-found", "The content of this artifact was not captured.")
         described = artifact.row.content_type or "application/json"
-        kind = described if artifact.row.exact and len(artifact.bodies) <= 1 else "application/json"
+        kind = "application/json" if artifact.bodies and artifact.whole is None else described
         # What agents and tools sent is data: a browser must neither guess its kind nor run it.
         headers = {"X-Content-Type-Options": "nosniff", "Content-Security-Policy": "sandbox; default-src 'none'"}
-        if len(artifact.bodies) == 1 and artifact.row.exact:
-            headers["ETag"] = f'"{artifact.bodies[0].sha256}"'
+        if artifact.whole is not None:
+            headers["ETag"] = f'"{artifact.whole.sha256}"'
         return Response(data, media_type=kind, headers=headers)
 
     @router.get("/runs/{run_id}/prompts", response_model=answers.Prompts, tags=["artifacts"])

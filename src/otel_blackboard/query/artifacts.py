@@ -5,6 +5,7 @@ A pure join: `blackboard` takes rows and gives artifacts, in any order of rows t
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
@@ -13,16 +14,33 @@ from typing import Any
 
 import orjson
 
-from otel_blackboard.processor.dialects.dialect import PROVIDER_CALL, STEP, TOOL
+from otel_blackboard.processor.dialects import BY_FIELD
+from otel_blackboard.processor.dialects.dialect import FLOW_RUN, PROVIDER_CALL, STEP, TOOL
 from otel_blackboard.processor.dialects.genai import message_role
-from otel_blackboard.processor.flattened import unflatten
+from otel_blackboard.processor.drafts import arguments_text, kept_arguments, sameness
+from otel_blackboard.processor.flattened import lost, unflatten
 from otel_blackboard.processor.identity import artifact_id
-from otel_blackboard.processor.numbers import Attempt, Numbered, Numbering, number, tool_path
+from otel_blackboard.processor.message_parts import read_part
+from otel_blackboard.processor.messages import (
+    Message,
+    Request,
+    read_messages,
+    read_request,
+    read_system,
+    read_tools,
+    shown,
+)
+from otel_blackboard.processor.numbers import Attempt, Numbered, Numbering, SpanKey, number, tool_path
 from otel_blackboard.processor.values import parsed
 from otel_blackboard.records import ArtifactRow, Body, RequestedCall, Resolved, Tenant
 
 _ORIGINS = {"attribute": 0, "event": 1, "log": 2, "pointer": 3, "": 4}
-_KIND_OF_ROLE = {TOOL: ("tool_result",), PROVIDER_CALL: ("llm_prompt", "agent_output"), STEP: ("agent_output",)}
+_KIND_OF_ROLE = {
+    TOOL: ("tool_result",),
+    PROVIDER_CALL: ("llm_prompt", "agent_output"),
+    STEP: ("agent_output",),
+    FLOW_RUN: ("agent_output",),
+}
 
 
 @dataclass(slots=True)
@@ -50,12 +68,18 @@ class Artifact:
     """Artifact ids of other records of the same call."""
 
     @property
+    def whole(self) -> Body | None:
+        """The one stored content that is the body; None where there is none, or the body is made on reading."""
+        one = self.bodies[0] if len(self.bodies) == 1 else None
+        return one if one is not None and self.row.exact and one.encoding != "pairs" else None
+
+    @property
     def sort_key(self) -> tuple[Any, ...]:
         """ART-19: start of the pass, call_seq with 0 last, kind; then what makes the order total."""
         return (
             self.attempt.pass_start_ns, self.attempt.step_id, self.attempt.agent_id, self.attempt.pass_seq,
-            self.call_seq == 0, self.call_seq, self.kind, self.attempt.attempt, self.resolved.start_ns, self.artifact_id,
-            self.resolved.trace_id, self.resolved.span_id,
+            self.call_seq == 0, self.call_seq, self.kind, self.attempt.attempt, self.resolved.start_ns,
+            self.resolved.trace_id, self.resolved.span_id, self.artifact_id,
         )  # fmt: skip
 
     @property
@@ -131,12 +155,13 @@ def _call_of(row: Resolved) -> str:
 
 def _merge(records: list[tuple[ArtifactRow, Numbered]]) -> Artifact:
     """All records of one artifact as one: exact before rebuilt, attribute before event before log, the call's own span
-    first. Log records that each bring a piece are put together by time, then hash."""
+    first. Log records that each bring a piece are put together by time, then hash; what a rebuilt prompt lacks, another
+    record brings."""
     call = _call_of(records[0][1].row)
     records.sort(
         key=lambda item: (
-            not (item[0].exact and item[0].bodies), not item[0].bodies, _ORIGINS.get(item[0].origin, 9),
-            item[0].span_id != call, item[0].span_id, item[0].time_ns, item[0].source,
+            not (item[0].exact and item[0].bodies), not item[0].bodies, not _has_messages(item[0]),
+            _ORIGINS.get(item[0].origin, 9), item[0].span_id != call, item[0].span_id, item[0].time_ns, item[0].source,
         )
     )  # fmt: skip
     best, numbered = records[0]
@@ -156,7 +181,15 @@ def _merge(records: list[tuple[ArtifactRow, Numbered]]) -> Artifact:
         "tool_result": own.label or resolved.tool_name,
     }[kind]
     bodies = tuple(body for row in pieces for body in row.bodies)
-    said = next((row for row, _ in records if row.arguments_sha256), best)
+    log_roles = tuple(message_role(row.label) for row in pieces for _ in row.bodies) if best.origin == "log" else ()
+    if kind == "llm_prompt" and bodies and not best.exact and len(records) > 1:
+        known = {_part_of_prompt(body) for body in bodies}
+        for name in ("system", "tools"):
+            if name not in known:
+                others = (body for row, _ in records for body in row.bodies if _part_of_prompt(body) == name)
+                bodies += tuple(others)[:1]
+        log_roles += ("",) * (len(bodies) - len(log_roles)) if log_roles else ()
+    said = _fullest([row for row, _ in records if row.arguments_sha256]) or best
     row = replace(
         best,
         characters=sum(piece.characters for piece in pieces),
@@ -173,10 +206,48 @@ def _merge(records: list[tuple[ArtifactRow, Numbered]]) -> Artifact:
         call_seq=0 if kind == "agent_output" else numbered.call_seq,
         label=label,
         bodies=bodies,
-        log_roles=tuple(message_role(row.label) for row in pieces for _ in row.bodies) if best.origin == "log" else (),
+        log_roles=log_roles,
         stands=stands,
         also=tuple(sorted({row.artifact_id for row, _ in records} - {own.artifact_id})),
     )
+
+
+def lacking_arguments(board: Blackboard) -> dict[SpanKey, list[Artifact]]:
+    """Tool results whose own span tells no arguments, or a bare value that names none (LangChain's `Paris`), by the model's
+    answer that asked for them: its body has the arguments, which no row holds."""
+    found: dict[SpanKey, list[Artifact]] = defaultdict(list)
+    for artifact in (*board.artifacts, *board.replaced):
+        resolved = artifact.resolved
+        if artifact.kind == "tool_result" and resolved.requested_by and artifact.row.arguments[:1] not in ("{", "["):
+            found[(resolved.trace_id, resolved.requested_by)].append(artifact)
+    return found
+
+
+def take_arguments(tools: Iterable[Artifact], bodies: Iterable[Body], contents: Iterable[bytes]) -> bool:
+    """Gives tool results the arguments of the calls that this answer asks for; False where it asks for none."""
+    asked = [call for message in _messages_in(bodies, contents) for call in message.tool_calls]
+    for tool in tools:
+        place = tool.resolved.requested_index
+        if place < len(asked) and asked[place].arguments and asked[place].id in ("", tool.resolved.tool_call_id):
+            text = arguments_text(asked[place].arguments)
+            tool.row = replace(tool.row, arguments=kept_arguments(text), arguments_sha256=sameness(text))
+    return bool(asked)
+
+
+def _has_messages(row: ArtifactRow) -> bool:
+    """Whether a prompt says more than instructions and tools; of other kinds every row is as good."""
+    return row.kind != "llm_prompt" or any(_part_of_prompt(body) not in ("system", "tools") for body in row.bodies)
+
+
+def _fullest(rows: Sequence[ArtifactRow]) -> ArtifactRow | None:
+    """The first row with arguments, unless another says the same ones and more."""
+    best = rows[0] if rows else None
+    for row in rows[1:]:
+        if best is not None and row.arguments_sha256 != best.arguments_sha256:
+            one, other = parsed(best.arguments), parsed(row.arguments)
+            if isinstance(one, dict) and isinstance(other, dict) and one.items() <= other.items():
+                best = row
+    return best
 
 
 def _label_prompts(artifacts: Iterable[Artifact]) -> None:
@@ -217,8 +288,8 @@ def token_size(artifact: Artifact, characters_per_token: int) -> int | None:
 
 def describe(artifact: Artifact, tenant: Tenant, run_id: str, characters_per_token: int) -> dict[str, Any]:
     """One artifact as the API shows it, without its body. Times are left as nanoseconds for the caller to write."""
-    row, resolved, attempt = artifact.row, artifact.resolved, artifact.attempt
-    whole = artifact.bodies[0] if len(artifact.bodies) == 1 and row.exact else None
+    resolved, attempt = artifact.resolved, artifact.attempt
+    whole = artifact.whole
     text = artifact.text.encode() if artifact.text else None
     return {
         "artifact_id": artifact.artifact_id,
@@ -262,7 +333,7 @@ def _sha256(data: bytes) -> str:
 def _content_type(artifact: Artifact) -> str | None:
     if artifact.kind == "llm_prompt" and artifact.bodies:
         return "application/json"
-    if len(artifact.bodies) > 1:
+    if artifact.bodies and artifact.whole is None:
         return "application/json"
     return artifact.row.content_type or None
 
@@ -272,9 +343,11 @@ _DEEPEST = 64
 
 def _shallow(text: str, deepest: int = _DEEPEST) -> Any:
     """JSON text as what it says; as its text where it nests deeper than an answer can carry."""
-    if text.count("[") + text.count("{") > deepest and _depth(text) > deepest:
-        return text
-    return parsed(text)
+    return text if _is_deeper(text, deepest) else parsed(text)
+
+
+def _is_deeper(text: str, deepest: int) -> bool:
+    return text.count("[") + text.count("{") > deepest and _depth(text) > deepest
 
 
 def _depth(text: str) -> int:
@@ -299,7 +372,7 @@ def metadata(artifact: Artifact) -> dict[str, Any]:
             "tool_call_id": resolved.tool_call_id or None,
             "tool_class": resolved.tool_class or "system",
         }
-        if row.arguments.endswith("…"):
+        if row.arguments.endswith(("…", '[truncated]"')):
             data["arguments_truncated"] = True
     elif artifact.kind == "llm_prompt":
         data = {
@@ -332,44 +405,84 @@ def assemble(artifact: Artifact, contents: Sequence[bytes]) -> bytes:
         return artifact.text.encode()
     if artifact.kind == "llm_prompt" and not artifact.row.exact:
         return rebuilt_prompt(artifact, contents)
-    if len(contents) == 1:
+    if artifact.whole is not None:
         return contents[0]
+    if artifact.kind == "agent_output":
+        with contextlib.suppress(orjson.JSONEncodeError):  # nested deeper than can be written
+            return _messages(artifact, contents)
+    if len(contents) == 1:
+        return _written(lambda value: unflatten(value(contents[0])))
     return _written(lambda value: [value(content) for content in contents])
 
 
-_PARTS_OF_PROMPT = {
-    "gen_ai.system_instructions": "system",
-    "gen_ai.input.messages": "messages",
-    "gen_ai.tool.definitions": "tools",
-    "gen_ai.prompt": "messages",
-    "gen_ai.prompt.*": "messages",
-}
+_NAMES = {"system": "system", "input": "messages", "tools": "tools"}
+_PARTS_OF_PROMPT: dict[str, str] = {}
+for _dialect in BY_FIELD:
+    for _meaning, _name in _NAMES.items():
+        for _source in _dialect.content.get(_meaning, ()):
+            if isinstance(_source, str):
+                _PARTS_OF_PROMPT[_source] = _name
+            else:
+                _PARTS_OF_PROMPT[f"{_source.key}#{_meaning}"] = _name
+                _PARTS_OF_PROMPT.setdefault(_source.key, _name)  # a reader that only says whether the value counts
+
+
+def _part_of_prompt(body: Body) -> str:
+    """system, tools or messages; '' = one message of its own."""
+    field = body.field.split(".", 2)[-1] if body.field.startswith("events.") else body.field
+    return _PARTS_OF_PROMPT.get(field, "")
 
 
 def rebuilt_prompt(artifact: Artifact, contents: Sequence[bytes]) -> bytes:
-    """A request made from message attributes or events (PRM-10): `{model, system?, messages, tools?}`, never exact."""
-    return _written(lambda value: _prompt(artifact, [value(content) for content in contents]))
+    """A request made from message attributes or events (PRM-10), never exact: `{model, system?, messages, tools?}`, the
+    messages in the conventions' form whatever the dialect (processor/messages.py), `lost_messages` where the sender dropped
+    some."""
+    texts = [content.decode(errors="replace") for content in contents]
+    try:
+        return orjson.dumps(_prompt(artifact, texts))
+    except orjson.JSONEncodeError:
+        return orjson.dumps(_prompt(artifact, texts, _DEEPEST_WRITTEN))
 
 
-def _prompt(artifact: Artifact, values: Sequence[Any]) -> dict[str, Any]:
-    prompt: dict[str, Any] = {"model": artifact.resolved.model or None}
-    messages: list[Any] = []
-    roles = artifact.log_roles or ("",) * len(values)
-    for body, value, role in zip(artifact.bodies, values, roles, strict=True):
-        field = body.field.split(".", 2)[-1] if body.field.startswith("events.") else body.field
-        name = _PARTS_OF_PROMPT.get(field)
-        if field.endswith(".*") and body.encoding == "pairs":
-            value = unflatten(value)
-        if name in ("system", "tools"):
-            prompt[name] = value
-        elif name == "messages":
-            messages += value if isinstance(value, list) else [value]
-        elif isinstance(value, dict):  # one message event
-            messages.append(({"role": role} if role else {}) | value)
+def _prompt(artifact: Artifact, texts: Sequence[str], deepest: int | None = None) -> dict[str, Any]:
+    said, around = Request([], [], []), Request([], [], [])
+    missing = 0
+    roles = artifact.log_roles or ("",) * len(texts)
+    for body, text, role in zip(artifact.bodies, texts, roles, strict=True):
+        name = _part_of_prompt(body) or "messages"
+        value = text if body.encoding == "text" else parsed(text)
+        if deepest is not None and _is_deeper(text, deepest):
+            said.messages.append(Message(role or ("user" if name == "messages" else name), read_part(text)))
+        elif name == "system":
+            said.system.extend(read_system(value))
+        elif name == "tools":
+            said.tools.extend(read_tools(unflatten(value) if body.encoding == "pairs" else value))
         else:
-            messages.append({"role": role or "user", "content": value})
-    prompt["messages"] = messages
-    return prompt
+            missing += lost(value) if body.encoding == "pairs" else 0
+            request = read_request(unflatten(value) if body.encoding == "pairs" else value, role or "user")
+            said.messages.extend(request.messages)
+            around.system.extend(request.system)
+            around.tools.extend(request.tools)
+    prompt: dict[str, Any] = {"model": artifact.resolved.model or None}
+    if system := said.system or around.system:
+        prompt["system"] = system
+    prompt["messages"] = [shown(message) for message in said.messages]
+    if tools := said.tools or around.tools:
+        prompt["tools"] = tools
+    return prompt | ({"lost_messages": missing} if missing else {})
+
+
+def _messages(artifact: Artifact, contents: Sequence[bytes]) -> bytes:
+    """Messages that no single value says: a flattened family, several events."""
+    return orjson.dumps([shown(message) for message in _messages_in(artifact.bodies, contents)])
+
+
+def _messages_in(bodies: Iterable[Body], contents: Iterable[bytes]) -> list[Message]:
+    messages: list[Message] = []
+    for body, content in zip(bodies, contents, strict=True):
+        value = parsed(content.decode(errors="replace"))
+        messages += read_messages(unflatten(value) if body.encoding == "pairs" else value, "assistant")
+    return messages
 
 
 _DEEPEST_WRITTEN = 200

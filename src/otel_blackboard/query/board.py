@@ -7,17 +7,25 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from otel_blackboard.config import Settings
 from otel_blackboard.exporter.bodies import BodyDamaged, BodyMissing
 from otel_blackboard.exporter.reader import Reader
+from otel_blackboard.processor.nodes import USAGE
 from otel_blackboard.processor.numbers import SpanKey
-from otel_blackboard.processor.tree import USAGE
 from otel_blackboard.query import recall
-from otel_blackboard.query.artifacts import Artifact, Blackboard, assemble, blackboard
+from otel_blackboard.query.artifacts import (
+    Artifact,
+    Blackboard,
+    assemble,
+    blackboard,
+    lacking_arguments,
+    take_arguments,
+)
 from otel_blackboard.query.runs import Run, merge_parts
-from otel_blackboard.records import Light, LogLight, Resolved, Tenant
+from otel_blackboard.records import ArtifactRow, Light, LogLight, Resolved, Tenant
 
 _OF_TRACE = re.compile(r"run_([0-9a-f]{32})")
 
@@ -152,7 +160,28 @@ class Board:
         # Side by side: each query costs the engine some 10 ms, whatever it finds.
         rows = self._beside.submit(self.reader.artifacts, tenant, run.trace_ids, stored)
         spans = (self.reader.resolved if whole else self.reader.calls)(tenant, run.run_id, run.trace_ids)
-        return blackboard(tenant, run.run_id, spans, rows.result(), paths)
+        found = blackboard(tenant, run.run_id, spans, rows.result(), paths)
+        if lacking := lacking_arguments(found):
+            told = "agent_output" in stored
+            answers = rows.result() if told else self.reader.artifacts(tenant, run.trace_ids, ["agent_output"])
+            self._take_arguments(lacking, answers)
+        return found
+
+    def _take_arguments(self, lacking: Mapping[SpanKey, list[Artifact]], rows: Sequence[ArtifactRow]) -> None:
+        """Costs one more read for each answer, for those emitters alone whose tool spans do not tell the arguments."""
+        answers: dict[SpanKey, list[ArtifactRow]] = defaultdict(list)
+        for row in rows:
+            if row.kind == "agent_output" and row.bodies and (row.trace_id, row.span_id) in lacking:
+                answers[(row.trace_id, row.span_id)].append(row)
+
+        def take(key: SpanKey) -> None:
+            # What asks stands in the span itself, else in its log records by time: as the tree has it.
+            for row in sorted(answers[key], key=lambda row: (row.source != "", row.time_ns, row.source)):
+                with suppress(BodyMissing, BodyDamaged):  # expired or lost: then it is not known
+                    if take_arguments(lacking[key], row.bodies, self.reader.bodies(row.bodies)):
+                        return
+
+        list(self._beside.map(take, list(answers)))
 
     def body(self, artifact: Artifact) -> bytes | None:
         """None when no content was captured. Raises what the body store raises."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 
-from otel_blackboard.processor.tree import USAGE
+from otel_blackboard.processor.nodes import USAGE
 from otel_blackboard.records import RunPart
 
 

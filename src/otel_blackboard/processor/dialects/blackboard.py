@@ -18,6 +18,7 @@ def _role(span: Span) -> Role | None:
 
 DIALECT = Dialect(
     name="blackboard",
+    keys=("blackboard.",),
     role=_role,
     facts={
         "run_id": ("blackboard.run.id",),
@@ -43,8 +44,8 @@ DIALECT = Dialect(
     labels={
         "outcome": ("blackboard.outcome",),
         "failure_reason": ("blackboard.failure.reason",),
-        "skill_name": ("blackboard.skill.name", "gen_ai.skill.name"),
-        "skill_version": ("blackboard.skill.version", "gen_ai.skill.version"),
+        "skill_name": ("blackboard.skill.name",),
+        "skill_version": ("blackboard.skill.version",),
         "guard_name": ("blackboard.guard.name",),
         "guard_status": ("blackboard.guard.status",),
         "guard_type": ("blackboard.guard.type",),
@@ -56,6 +57,8 @@ DIALECT = Dialect(
         "autonomous": ("blackboard.agent.autonomous",),
         "brand_id": ("blackboard.brand.id",),
         "object_id": ("blackboard.object.id",),
+        "from_log": ("blackboard.from_log",),
+        "traced": ("blackboard.traced",),
         "stream_id": ("blackboard.stream.id",),
         "script_id": ("blackboard.script.id",),
     },

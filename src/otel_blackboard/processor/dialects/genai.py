@@ -7,37 +7,51 @@ same attributes, structured. Content by pointer (`*_ref`) is named, never opened
 
 from __future__ import annotations
 
-from otel_blackboard.processor.dialects.dialect import FLOW_RUN, PROVIDER_CALL, STEP, TOOL, Dialect, Part, Role
+from otel_blackboard.processor.dialects.dialect import (
+    AGENT,
+    CHAT,
+    EMBEDDINGS,
+    EXECUTE_TOOL,
+    GUARDRAIL,
+    NO_ROLE,
+    NODE,
+    RETRIEVAL,
+    RUN,
+    STEP,
+    TOOL,
+    Dialect,
+    Part,
+    Role,
+    not_provider,
+)
 from otel_blackboard.processor.values import first_text
-from otel_blackboard.records import Attributes, Event, LogRecord, Span, Value
+from otel_blackboard.records import Attributes, Event, LogRecord, Span
 
 DETAILS = "gen_ai.client.inference.operation.details"
 
 # gen_ai.operation.name → role. Values in the wild included (dialects.md §0); a loop iteration and a configuration event
 # have no role (TRC-07).
 _OPERATIONS: dict[str, Role] = {
-    "embeddings": Role(PROVIDER_CALL, "embeddings"),
-    "invoke_agent": Role(STEP, "invoke_agent", is_agent=True),
+    "embeddings": EMBEDDINGS,
+    "invoke_agent": AGENT,
     "plan": Role(STEP, "plan", is_node=True),
-    "execute_task": Role(STEP, "execute_task", is_node=True),
-    "apply_guardrail": Role("guard", "apply_guardrail"),
+    "execute_task": NODE,
+    "apply_guardrail": GUARDRAIL,
 }
-for _names, _meant in (
-    ("chat generate_content text_completion fetch_response llm_call", Role(PROVIDER_CALL, "chat")),
-    ("retrieval vector_db_retrieve", Role(TOOL, "retrieval")),
-    ("execute_tool tool_call", Role(TOOL, "execute_tool")),
+for _values, _meant in (
+    ("chat generate_content text_completion fetch_response llm_call", CHAT),
+    ("retrieval vector_db_retrieve", RETRIEVAL),
+    ("execute_tool tool_call", EXECUTE_TOOL),
     ("search_memory create_memory update_memory upsert_memory delete_memory", Role(TOOL, "memory")),
     ("create_memory_store delete_memory_store", Role(TOOL, "memory")),
-    ("invoke_workflow handle_conversation_turn", Role(FLOW_RUN, "invoke_workflow")),
-    ("create_agent agent_step execute_event_loop_cycle schedule_tool_calls", Role("")),
-    ("chain framework invoke_graph invoke_swarm", Role("")),
+    ("invoke_workflow handle_conversation_turn", RUN),
+    ("create_agent agent_step execute_event_loop_cycle schedule_tool_calls", NO_ROLE),
+    ("chain framework", NO_ROLE),
 ):
-    _OPERATIONS |= dict.fromkeys(_names.split(), _meant)
+    _OPERATIONS |= dict.fromkeys(_values.split(), _meant)
 
-FRAMEWORKS = frozenset(
-    "strands-agents langchain langgraph crewai autogen microsoft.agent_framework spring_ai gcp.vertex.agent".split()
-)
-"""Values of gen_ai.provider.name and gen_ai.system that name the framework, not who answered."""
+# Values of gen_ai.provider.name and gen_ai.system that name a framework and are not said in a module of its own yet.
+_FRAMEWORKS = ("langchain", "langgraph", "crewai")
 
 
 def _role(span: Span) -> Role | None:
@@ -53,17 +67,16 @@ def _role(span: Span) -> Role | None:
     return None
 
 
+def _names(span: Span, role: Role) -> dict[str, str]:
+    if role.role == TOOL:
+        return {"tool_name": span.name.removeprefix("execute_tool ")}
+    if role.is_agent and span.name.startswith("invoke_agent "):
+        return {"agent_id": span.name.removeprefix("invoke_agent ")}
+    return {}
+
+
 _ANSWERED = ("gen_ai.system", "gen_ai.provider.name", "gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens")
 """With a model, any of these makes a model call."""
-
-
-def _names_framework(span: Span, value: Value) -> bool:
-    return first_text(value) in FRAMEWORKS
-
-
-def _is_previous_response(span: Span, value: Value) -> bool:
-    """Microsoft's Agent Framework puts the previous response id there: another value with every call."""
-    return span.scope.name == "agent_framework" and isinstance(value, str) and value.startswith("resp_")
 
 
 _DETAIL_PARTS = (
@@ -91,7 +104,7 @@ def _event(event: Event) -> list[Part]:
     role = _MESSAGE_EVENTS.get(event.name)
     if role is None:
         return []
-    message: Attributes = {"role": role}
+    message: Attributes = {"role": message_role(event.name)}
     message |= {key: value for key, value in attributes.items() if not key.startswith("gen_ai.")}
     content = attributes.get("gen_ai.event.content")
     if content is not None:
@@ -125,6 +138,14 @@ def message_role(event_name: str) -> str:
 
 DIALECT = Dialect(
     name="gen_ai",
+    lacks=(
+        "Content, unless capture is switched on; by pointer it is named and never opened. Embedding inputs "
+        "(openai, 1.3b0). openai-v2 up to 2.4b0 does not see the Responses API, 2.1b0 no embeddings either; the "
+        "packages for OpenAI Agents and LlamaIndex emit no model calls and expect genai-openai beside them. Texts "
+        "of retrieved documents: id and score alone."
+    ),
+    keys=("gen_ai.", "session.id", "user.id", "enduser.id"),
+    scopes=("opentelemetry.instrumentation.genai.",),
     role=_role,
     facts={
         "run_name": ("gen_ai.workflow.name",),
@@ -165,11 +186,16 @@ DIALECT = Dialect(
         "tools_ref": ("gen_ai.tool.definitions_ref",),
     },
     labels={
+        "skill_name": ("gen_ai.skill.name",),
+        "skill_version": ("gen_ai.skill.version",),
+        "skill_source": ("gen_ai.skill.source.uri",),
+        "skills": ("gen_ai.skills",),
         "guard_name": ("gen_ai.guardrail.component.name",),
         "guard_type": ("gen_ai.guardrail.policy.id",),
         "guard_result": ("gen_ai.guardrail.result.type",),
     },
-    ignore={"provider": _names_framework, "conversation_id": _is_previous_response},
+    names=_names,
+    ignore={"provider": not_provider(*_FRAMEWORKS)},
     event=_event,
     log=_log,
 )

@@ -1,0 +1,5 @@
+from openinference.instrumentation.openai import OpenAIInstrumentor
+from scenario import openai_conversation, trace_to_service
+
+OpenAIInstrumentor().instrument(tracer_provider=trace_to_service())
+openai_conversation()

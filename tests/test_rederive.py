@@ -1,0 +1,444 @@
+"""A store read by a poorer reader and then anew answers as one that the better reader read at once."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import itertools
+import json
+import math
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from starlette.testclient import TestClient
+
+from otel_blackboard.exporter import flush, rederive
+from otel_blackboard.exporter.rederive import Progress, Wanted
+from otel_blackboard.exporter.tables import LOG_ROW, SPAN_ROW
+from otel_blackboard.processor import content, precedence, reading, row_text
+from otel_blackboard.processor.dialects import BY_FIELD, Dialect, genai
+from otel_blackboard.processor.dialects.dialect import TOOL, Role
+from otel_blackboard.processor.reading import LogReading, SpanReading, read_log, read_span
+from otel_blackboard.processor.restoring import Owners, restored_log, restored_span
+from otel_blackboard.query.api import make_api
+from otel_blackboard.records import Body, Event, InvalidText, Link, LogRecord, Span, Tenant
+from otel_blackboard.service import Stores, open_stores
+from tests import recordings
+from tests.fuzzing import any_log, any_span, fuzz
+from tests.spans import DETAILS, START, Trace, at, hex_id
+
+TENANT = Tenant("default", "default")
+NOW = START + 3600 * 10**9
+_databases = itertools.count(1)
+
+
+# ----------------------------------------------------------------------------------------------------------- restoring
+
+
+def columns_of(read: SpanReading | LogReading, name: str) -> dict[str, Any]:
+    """The row as a store gives it back, with content in place of where it lies."""
+    columns = SPAN_ROW if isinstance(read, SpanReading) else LOG_ROW
+    row: dict[str, Any] = dict(zip((column.name for column in columns), read.row, strict=False))
+    light = {f.name: getattr(read.light, f.name) for f in dataclasses.fields(read.light)}
+    bodies = [Body(each.field, (), len(each.data), each.digest(), each.encoding) for each in read.contents]
+    return light | row | {"bodies": bodies} | ({"name": name} if name else {})
+
+
+def said(read: SpanReading | LogReading) -> list[Any]:
+    return [(each.kind, each.field, each.encoding, each.data) for each in read.contents]
+
+
+def check_span(span: Span) -> None:
+    read = read_span(TENANT, span)
+    row = columns_of(read, read.light.name)
+    again = read_span(TENANT, restored_span(row, [each.data for each in read.contents], Owners()))
+    if not (span.kind > 255 or span.status_code > 255 or span.flags >= 2**32):  # more than the columns take
+        assert again.light.version == read.light.version
+    for each in (again, read):
+        each.light.version = 0
+        for draft in each.drafts:
+            draft.row.version = 0
+    assert again.light == read.light
+    assert again.row == read.row
+    assert said(again) == said(read)
+    assert again.drafts == read.drafts
+
+
+def check_log(record: LogRecord) -> None:
+    read = read_log(TENANT, record)
+    again = read_log(TENANT, restored_log(columns_of(read, ""), [each.data for each in read.contents], Owners()))
+    if record.time_ns and record.severity_number < 256 and record.flags < 2**32:
+        assert again.light == read.light
+    again.light.record_sha256, again.light.version = read.light.record_sha256, read.light.version
+    assert again.light == read.light
+    assert again.row == read.row
+    assert said(again) == said(read)
+
+
+def test_a_stored_row_gives_back_the_record_that_arrived() -> None:
+    @given(any_span(), any_log())
+    def check(span: Span, record: LogRecord) -> None:
+        check_span(span)
+        check_log(record)
+
+    fuzz(0.05, 150, check)
+
+
+def test_what_the_row_cuts_or_escapes_is_put_together_again() -> None:
+    for span in story().spans:
+        check_span(span)
+    for record in story().logs:
+        check_log(record)
+
+
+# -------------------------------------------------------------------------------------------------------------- stores
+
+
+def story() -> Trace:
+    """One run with every way in which content stands in a row."""
+    trace = Trace(resource={"service.name": "agent", "long": "r" * 9_000, "bytes": b"\x00\xff"})
+    run = trace.span("n" * 3_000, 0, 30, gen_ai__operation__name="invoke_workflow", gen_ai__workflow__name="travel")
+    agent = trace.agent("planner", 1, 29, run, gen_ai__output__messages='[{"role":"assistant","content":"Sunny."}]')
+    trace.chat(
+        2, 5, agent, tokens=(120, 18), asks=[("c1", "get_weather", {"city": "Paris"})], prompt="Weather in Paris?",
+        gen_ai__system_instructions='[{"type":"text","content":"Be brief."}]',
+        gen_ai__tool__definitions='[{"type":"function","name":"get_weather"}]',
+    )  # fmt: skip
+    tool = trace.tool(
+        "get_weather", 6, 7, agent, '{"city":"Paris"}', {"temp": 22, "$content": 1, "nan": math.nan}, "c1"
+    )
+    tool.events.append(Event(at(6.5), "progress", {"content": "half", "long": "e" * 6_000, "$bytes": "x"}, 2))
+    tool.links.append(Link("ab" * 16, "cd" * 8, "x=1", {"$content": 5, "why": b"\x01"}, 1, 3))
+    old = trace.span(
+        "old chat", 8, 9, agent, gen_ai__system="openai", gen_ai__request__model="gpt-4o-mini",
+        gen_ai__usage__prompt_tokens="120", gen_ai__usage__completion_tokens="18",
+    )  # fmt: skip
+    old.attributes |= {
+        "gen_ai.prompt.0.role": "user", "between": 1.5, "gen_ai.prompt.0.content": "Hello", "gen_ai.prompt.*": "mine",
+        "gen_ai.completion.0.role": "assistant", "gen_ai.completion.0.content": "It is 22C.", "text": InvalidText(b"\xff"),
+        "none": None, "name": "m" * 5_000, "$duplicates": [["between", 1]], "nested": {"$double": "mine", "a": [1, b"2"]},
+        "resource.attributes.long": "z" * 5_000,
+    }  # fmt: skip
+    failed = trace.tool("fail", 10, 11, agent, '{"x":1}', error="broke: " + "s" * 6_000)
+    failed.dropped_attributes_count, failed.dropped_links_count, failed.flags = 3, 1, 257
+    logged = trace.span(
+        "chat logged", 12, 13, agent, gen_ai__operation__name="chat", gen_ai__request__model="gpt-4o-mini"
+    )
+    trace.log(logged, "gen_ai.user.message", 12.1, {"content": "And tomorrow?"}, gen_ai__system="openai")
+    trace.log(logged, "gen_ai.choice", 12.9, {"index": 0, "message": {"content": "Rain.", "role": "assistant"}})
+    trace.log(
+        logged, DETAILS, 12.95, None, gen_ai__usage__input_tokens=9, gen_ai__usage__output_tokens=2,
+        gen_ai__response__model="gpt-4o-mini", gen_ai__input__messages=[{"role": "user", "parts": []}],
+    )  # fmt: skip
+    trace.span("plain", 14, 15, run, some__thing="large " * 2_000)
+    trace.step("writer", 20, 21, run, step_id="draft", seq=3, gen_ai__output__messages="Written.")
+    open_ = trace.span("open", 16, 17, run, gen_ai__operation__name="invoke_agent", gen_ai__agent__name="late")
+    open_.end_ns = 0
+    loose = trace.log(run, "", 18, "a line of text", answer=42)
+    loose.span_id = "ee" * 8
+    nowhere = trace.log(run, "app.event", 0, {"a": 1})
+    nowhere.trace_id = nowhere.span_id = ""
+    nowhere.time_ns, nowhere.observed_time_ns = 0, at(19)
+    return trace
+
+
+Flush = tuple[Sequence[Span], Sequence[LogRecord]]
+
+
+@pytest.fixture
+def database(stores: Stores) -> Iterator[Callable[[], Stores]]:
+    """Opens stores of their own beside the shared ones, as often as asked, with a clock that stands still."""
+    with contextlib.ExitStack() as opened:
+
+        def new() -> Stores:
+            settings = stores.settings.model_copy(update={"database": f"rederive_{next(_databases)}"})
+            made = opened.enter_context(open_stores(settings))
+            made.exporter._clock_ns = lambda: NOW
+            return made
+
+        yield new
+    recordings.api_of.cache_clear()
+
+
+@contextlib.contextmanager
+def reader(*dialects: Dialect, version: int = 1, knows_content: bool = True) -> Iterator[None]:
+    """A poorer reader. `knows_content` False: no key is known as content."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (precedence, reading, row_text):
+            for name in ("BY_FIELD", "BY_ROLE"):
+                patch.setattr(module, name, dialects, raising=False)
+        if not knows_content:
+            patch.setattr(content, "KEYS", frozenset())
+            patch.setattr(content, "FAMILIES", re.compile("(never)"))
+        for module in (flush, rederive):
+            patch.setattr(module, "READER_VERSION", version)
+        forget()
+        yield
+    forget()
+
+
+def forget() -> None:
+    precedence._known_shape.cache_clear()
+    content._family.cache_clear()
+    content._is_content.cache_clear()
+
+
+def everything_is_a_tool(span: Span) -> Role:
+    return Role(TOOL, "execute_tool")
+
+
+FANCIFUL = Dialect(
+    name="fanciful",
+    keys=("gen_ai.", "some.", "blackboard."),
+    role=everything_is_a_tool,
+    facts={"tool_name": ("gen_ai.request.model", "some.thing")},
+    content={"result": ("gen_ai.output.messages", "some.thing", "gen_ai.completion.*"), "arguments": ("between",)},
+    labels={"wrong": ("gen_ai.operation.name",)},
+    log_spans=lambda record, event_name: (
+        [Span("fa" * 16, hex_id(event_name, 16), name="made up", start_ns=at(1), end_ns=at(2),
+              attributes={"gen_ai.request.model": event_name, "some.thing": "invented"}, scope=record.scope)]
+        if event_name else []
+    ),
+)  # fmt: skip
+"""A reader that finds what is not there."""
+
+POORER: dict[str, dict[str, Any]] = {
+    "reads nothing": {"dialects": (), "knows_content": False},
+    "knows the conventions alone": {"dialects": (genai.DIALECT,)},
+    "does not read events": {
+        "dialects": (dataclasses.replace(genai.DIALECT, event=lambda event: [], log=lambda r, n: []),)
+    },
+    "finds what is not there": {"dialects": (FANCIFUL,), "knows_content": False},
+}
+
+
+def poorer(name: str, version: int = 1) -> contextlib.AbstractContextManager[None]:
+    given = dict(POORER[name])
+    return reader(*given.pop("dialects"), version=version, **given)
+
+
+def everything(stores: Stores, project: str = "default") -> dict[str, Any]:
+    """The answer of every read route."""
+    client = TestClient(make_api(stores.reader, stores.settings, None, lambda: "", lambda: NOW), follow_redirects=False)
+    said: dict[str, Any] = {}
+
+    def ask(path: str, **query: Any) -> Any:
+        answer = client.get(f"/api/v1{path}", params={"project_id": project, **query})
+        said[f"{path} {query}"] = (answer.status_code, answer.text)
+        return answer.json()
+
+    for run in ask("/runs", all=True, limit=1000, total=True)["runs"]:
+        base = f"/runs/{run['run_id']}"
+        ask(base)
+        for span in ask(base + "/timeline", limit=1000)["spans"]:
+            ask(f"{base}/spans/{span['span_id']}", trace_id=span["trace_id"])
+        for artifact in ask(base + "/artifacts", earlier=True, limit=1000)["artifacts"]:
+            ask(f"{base}/artifacts/{artifact['artifact_id']}")
+        for path in ("/prompts", "/ledger", "/paths"):
+            ask(base + path)
+    for words in ("paris", "sunny", "rain", "large", "invented", "22c", "broke"):
+        ask("/search", q=words)
+    return said
+
+
+def same(found: dict[str, Any], expected: dict[str, Any]) -> None:
+    assert found.keys() == expected.keys()
+    for path, answer in expected.items():
+        assert found[path] == answer, path
+
+
+def parsed(answers: dict[str, Any]) -> dict[str, Any]:
+    return {path: (status, json.loads(text)) for path, (status, text) in answers.items()}
+
+
+def put(stores: Stores, flushes: Sequence[Flush]) -> None:
+    for spans, logs in flushes:
+        stores.exporter.flush([(TENANT, span) for span in spans], [(TENANT, record) for record in logs])
+
+
+def anew(stores: Stores, **wanted: Any) -> Progress:
+    now = stores.exporter._clock_ns() + 1
+    stores.exporter._clock_ns = lambda: now
+    return rederive.rederive(stores.exporter, stores.bodies, stores.settings, Wanted(**wanted))
+
+
+def flushes_of_story() -> list[Flush]:
+    """Some spans come first as they were while they ran; logs before and after their spans."""
+    trace = story()
+    early = dataclasses.replace(trace.spans[1], end_ns=0, attributes={"gen_ai.operation.name": "invoke_agent"})
+    return [([early], trace.logs[:1]), (trace.spans[3:], trace.logs[1:]), (trace.spans[:3], ())]
+
+
+def rows_of(stores: Stores, table: str) -> list[Any]:
+    columns = [c.name for c in flush.TABLES[table] if c.name not in ("read_at_ns", "version")]
+    sql = f"SELECT {', '.join(columns)} FROM {table} FINAL ORDER BY ALL"
+    return [tuple(row) for row in stores.exporter._clients["read"].query(sql).result_rows]
+
+
+@pytest.mark.parametrize("how", POORER)
+def test_what_is_read_anew_answers_as_if_it_had_been_read_well_at_once(
+    how: str, database: Callable[[], Stores]
+) -> None:
+    well, poorly = database(), database()
+    put(well, flushes_of_story())
+    expected = everything(well)
+    with poorer(how):
+        put(poorly, flushes_of_story())
+    assert everything(poorly) != expected
+    before = [each.key for each in poorly.bodies.list("")]
+    done = anew(poorly)
+    assert (done.left, done.records) == (0, done.all_records)
+    same(everything(poorly), expected)
+
+    # Content that was there stays where it is; new packs hold only what the better reader took out of it.
+    assert set(before) <= {each.key for each in poorly.bodies.list("")}
+    stored, kept = rows_of(poorly, "spans"), rows_of(poorly, "artifacts")
+    packs = [each.key for each in poorly.bodies.list("")]
+    again = anew(poorly)
+    assert (again.traces, again.all_records) == (0, 0)
+    anew(poorly, all=True)
+    same(everything(poorly), expected)
+    assert [each.key for each in poorly.bodies.list("")] == packs
+    assert rows_of(poorly, "spans") == stored
+    assert rows_of(poorly, "artifacts") == kept
+
+
+def test_what_comes_again_or_late_after_it_changes_nothing(database: Callable[[], Stores]) -> None:
+    well, poorly = database(), database()
+    put(well, flushes_of_story())
+    expected = everything(well)
+    first, *others = flushes_of_story()
+    with poorer("reads nothing"):
+        put(poorly, [first, others[0]])
+    anew(poorly)
+    put(poorly, others)
+    put(poorly, [first, *others])
+    same(everything(poorly), expected)
+
+
+def test_a_span_that_comes_before_it_does_not_hide_that_the_others_were_read_by_an_older_reader(
+    database: Callable[[], Stores],
+) -> None:
+    well, poorly = database(), database()
+    put(well, flushes_of_story())
+    first, *others = flushes_of_story()
+    with poorer("reads nothing"):
+        put(poorly, [first, others[0]])
+    put(poorly, others[1:])
+    assert anew(poorly).records
+    same(everything(poorly), everything(well))
+
+
+def test_spans_made_of_log_records_that_stand_for_no_call_are_gone(database: Callable[[], Stores]) -> None:
+    stores = database()
+    with poorer("finds what is not there"):
+        put(stores, flushes_of_story())
+    assert "made up" in str(everything(stores))
+    assert anew(stores).gone == 3 + 1  # each event name once
+    assert not [path for path, answer in everything(stores).items() if "made up" in str(answer)]
+    assert not rows_of(stores, "resolved") or all("fa" * 16 not in row for row in rows_of(stores, "resolved"))
+
+    # And those that an older reader did not find are made.
+    with poorer("finds what is not there", version=3):
+        assert anew(stores).left == 0
+        found = everything(stores)
+    with poorer("finds what is not there", version=3):
+        fresh = database()
+        put(fresh, flushes_of_story())
+        # A family that one reader knows stands together in the row: what was sent between its keys comes after it.
+        same(parsed(found), parsed(everything(fresh)))
+
+
+class Killed(BaseException):
+    pass
+
+
+@contextlib.contextmanager
+def dying(after: int) -> Iterator[list[int]]:
+    """Gone after so many writes: what was done by then is in the stores, and nothing else of it is anywhere."""
+    left = [after]
+
+    def counted(act: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **more: Any) -> Any:
+            if left[0] <= 0:
+                raise Killed
+            left[0] -= 1
+            return act(*args, **more)
+
+        return call
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(flush, "insert", counted(flush.insert))
+        patch.setattr(flush, "write_packs", counted(flush.write_packs))
+        yield left
+
+
+def test_stopped_after_any_write_and_run_again_it_is_whole(
+    database: Callable[[], Stores], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rederive, "PAGE", 4)
+    well, poorly = database(), database()
+    put(well, flushes_of_story())
+    expected = everything(well)
+    with poorer("finds what is not there"):
+        put(poorly, flushes_of_story())
+    for after in itertools.count(0, 2):
+        with dying(after):
+            try:
+                anew(poorly)
+                ended = True
+            except Killed:
+                ended = False
+        if not ended:
+            anew(poorly)
+        same(everything(poorly), expected)
+        if ended:
+            break
+        with poorer("finds what is not there", version=1):
+            anew(poorly, all=True)  # a poorer reader makes it poor again
+        assert everything(poorly) != expected
+    assert after > 8
+
+
+def test_only_what_is_asked_for_is_read_anew(database: Callable[[], Stores]) -> None:
+    stores = database()
+    other = Tenant("elsewhere", "other")
+    with poorer("reads nothing"):
+        for tenant in (TENANT, other):
+            spans = [
+                (tenant, span) for span in Trace(tenant.project_id).chat(tokens=(1, 1), said="x") and story().spans
+            ]
+            stores.exporter.flush(spans, [])
+    assert anew(stores, project="nobody").all_records == 0
+    assert anew(stores, organization="elsewhere").all_records == len(story().spans)
+    assert anew(stores, project="default", since=None).all_records == len(story().spans)
+    assert anew(stores, all=True).all_records == 2 * len(story().spans)
+
+
+def test_what_has_lost_its_content_stays_as_it_was(database: Callable[[], Stores]) -> None:
+    stores = database()
+    with reader(*BY_FIELD):
+        put(stores, flushes_of_story())
+    before = everything(stores)
+    for each in list(stores.bodies.list("")):
+        if "llm_prompt" in each.key:
+            stores.bodies.delete(each.key)
+    lost = everything(stores)
+    assert lost != before
+    done = anew(stores)
+    assert done.left and done.records == done.all_records
+    same(everything(stores), lost)
+
+
+@pytest.mark.skipif(not recordings.NAMES, reason=f"not on this machine: {recordings.CAPTURES}")
+@pytest.mark.parametrize("name", recordings.NAMES[:: max(1, len(recordings.NAMES) // 6)])
+def test_recordings_read_anew(name: str, database: Callable[[], Stores]) -> None:
+    well, poorly = database(), database()
+    recordings.send(well, "default", name, recordings.ORDERS["as recorded"])
+    with poorer("reads nothing"):
+        recordings.send(poorly, "default", name, recordings.ORDERS["as recorded"])
+    assert anew(poorly).left == 0
+    same(everything(poorly), everything(well))
