@@ -20,6 +20,7 @@ from otel_blackboard.processor.prices import set_price
 from otel_blackboard.processor.reading import read_log, read_span, spans_of_log
 from otel_blackboard.query.times import duration_ms, rfc3339
 from otel_blackboard.records import (
+    MADE_OF_LOG,
     SATELLITE,
     ArtifactRow,
     Body,
@@ -184,8 +185,13 @@ def said(
     records: dict[tuple[str, str], LogLight] = {}
     rows: dict[tuple[str, str, str, str], ArtifactRow] = {}
     logs = list(logs)
-    spans = [*spans, *(span for record in logs for span in spans_of_log(record))]
-    for reading in [*(read_span(tenant, span) for span in spans), *(read_log(tenant, record) for record in logs)]:
+    recorded = [read_log(tenant, record) for record in logs]
+    made = []
+    for record, of_log in zip(logs, recorded, strict=True):
+        for reading in (read_span(tenant, span) for span in spans_of_log(record)):
+            reading.light.labels[MADE_OF_LOG] = f"{record.trace_id}/{of_log.light.record_sha256}"
+            made.append(reading)
+    for reading in [*(read_span(tenant, span) for span in spans), *made, *recorded]:
         light = reading.light
         if isinstance(light, Light):
             known = lights.get((light.trace_id, light.span_id))

@@ -578,7 +578,7 @@ class Engine:
         """Every row that a reader can see, without when and where it was stored."""
         found: dict[str, list[str]] = {}
         for table, columns in TABLES.items():
-            hidden = {"stored", "stored_at_ns", "last_stored_ns"}
+            hidden = {"stored", "stored_at_ns", "last_stored_ns", "read_at_ns"}
             if table in ("resolved", "run_parts"):  # there it is a time
                 hidden |= {"version"}
             if table == "tombstones":
