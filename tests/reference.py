@@ -17,10 +17,9 @@ from typing import Any
 from otel_blackboard.processor.dialects import BY_FIELD
 from otel_blackboard.processor.identity import artifact_id, slug
 from otel_blackboard.processor.prices import set_price
-from otel_blackboard.processor.reading import read_log, read_span, spans_of_log
+from otel_blackboard.processor.reading import mark_made, read_log, read_span, spans_of_log
 from otel_blackboard.query.times import duration_ms, rfc3339
 from otel_blackboard.records import (
-    MADE_OF_LOG,
     SATELLITE,
     ArtifactRow,
     Body,
@@ -189,7 +188,7 @@ def said(
     made = []
     for record, of_log in zip(logs, recorded, strict=True):
         for reading in (read_span(tenant, span) for span in spans_of_log(record)):
-            reading.light.labels[MADE_OF_LOG] = f"{record.trace_id}/{of_log.light.record_sha256}"
+            mark_made(reading, of_log)
             made.append(reading)
     for reading in [*(read_span(tenant, span) for span in spans), *made, *recorded]:
         light = reading.light

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from otel_blackboard.processor.reading import read_log, read_span, spans_of_log
+from otel_blackboard.processor.reading import mark_made, read_log, read_span, spans_of_log
 from otel_blackboard.processor.tree import resolve
 from otel_blackboard.query.artifacts import Artifact, Blackboard, blackboard
 from otel_blackboard.records import (
@@ -178,8 +178,13 @@ def derive(
     log_lights: dict[str, LogLight] = {}
     rows: dict[tuple[str, ...], ArtifactRow] = {}
     logs = list(logs)
-    spans = [*spans, *(span for record in logs for span in spans_of_log(record))]
-    for reading in [*(read_span(tenant, span) for span in spans), *(read_log(tenant, record) for record in logs)]:
+    recorded = [read_log(tenant, record) for record in logs]
+    made = []
+    for record, of_log in zip(logs, recorded, strict=True):
+        for found_in in (read_span(tenant, span) for span in spans_of_log(record)):
+            mark_made(found_in, of_log)
+            made.append(found_in)
+    for reading in [*(read_span(tenant, span) for span in spans), *made, *recorded]:
         light = reading.light
         if isinstance(light, Light):
             known = lights.get((light.trace_id, light.span_id))
