@@ -7,11 +7,10 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from otel_blackboard.processor.reading import LogReading, SpanReading, read_log, read_span, spans_of_log
+from otel_blackboard.processor.reading import LogReading, SpanReading, mark_made, read_log, read_span, spans_of_log
 from otel_blackboard.processor.tree import resolve
 from otel_blackboard.query.artifacts import Artifact, Blackboard, blackboard
 from otel_blackboard.records import (
-    MADE_OF_LOG,
     ArtifactRow,
     Attributes,
     Light,
@@ -174,7 +173,7 @@ def readings_of(spans: Iterable[Span], logs: Iterable[LogRecord], tenant: Tenant
         found.append(of_log)
         for span in spans_of_log(record):
             made = read_span(tenant, span)
-            made.light.labels[MADE_OF_LOG] = f"{record.trace_id}/{of_log.light.record_sha256}"
+            mark_made(made, of_log)
             found.append(made)
     return found
 
