@@ -17,10 +17,8 @@ from typing import Any
 from otel_blackboard.processor.dialects import BY_FIELD
 from otel_blackboard.processor.identity import artifact_id, slug
 from otel_blackboard.processor.prices import set_price
-from otel_blackboard.processor.reading import read_log, read_span, spans_of_log
 from otel_blackboard.query.times import duration_ms, rfc3339
 from otel_blackboard.records import (
-    MADE_OF_LOG,
     SATELLITE,
     ArtifactRow,
     Body,
@@ -31,6 +29,7 @@ from otel_blackboard.records import (
     Span,
     Tenant,
 )
+from tests.spans import readings_of
 
 STEP, TOOL, MODEL, FLOW, GUARD = "step", "tool_invocation", "provider_call", "flow_run", "guard"
 CALLS = (TOOL, MODEL)
@@ -184,14 +183,7 @@ def said(
     lights: dict[tuple[str, str], Light] = {}
     records: dict[tuple[str, str], LogLight] = {}
     rows: dict[tuple[str, str, str, str], ArtifactRow] = {}
-    logs = list(logs)
-    recorded = [read_log(tenant, record) for record in logs]
-    made = []
-    for record, of_log in zip(logs, recorded, strict=True):
-        for reading in (read_span(tenant, span) for span in spans_of_log(record)):
-            reading.light.labels[MADE_OF_LOG] = f"{record.trace_id}/{of_log.light.record_sha256}"
-            made.append(reading)
-    for reading in [*(read_span(tenant, span) for span in spans), *made, *recorded]:
+    for reading in readings_of(spans, logs, tenant):
         light = reading.light
         if isinstance(light, Light):
             known = lights.get((light.trace_id, light.span_id))

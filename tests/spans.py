@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from otel_blackboard.processor.reading import read_log, read_span, spans_of_log
+from otel_blackboard.processor.reading import LogReading, SpanReading, mark_made, read_log, read_span, spans_of_log
 from otel_blackboard.processor.tree import resolve
 from otel_blackboard.query.artifacts import Artifact, Blackboard, blackboard
 from otel_blackboard.records import (
@@ -165,6 +165,19 @@ def stamps(step_id: str | None, seq: int | None, attempt: int | None, call: int 
 DETAILS = "gen_ai.client.inference.operation.details"
 
 
+def readings_of(spans: Iterable[Span], logs: Iterable[LogRecord], tenant: Tenant) -> list[SpanReading | LogReading]:
+    """What the service reads of them: spans that log records stand for are marked with their record."""
+    found: list[SpanReading | LogReading] = [read_span(tenant, span) for span in spans]
+    for record in logs:
+        of_log = read_log(tenant, record)
+        found.append(of_log)
+        for span in spans_of_log(record):
+            made = read_span(tenant, span)
+            mark_made(made, of_log)
+            found.append(made)
+    return found
+
+
 def derive(
     spans: Iterable[Span],
     logs: Iterable[LogRecord] = (),
@@ -177,9 +190,7 @@ def derive(
     lights: dict[tuple[str, str], Light] = {}
     log_lights: dict[str, LogLight] = {}
     rows: dict[tuple[str, ...], ArtifactRow] = {}
-    logs = list(logs)
-    spans = [*spans, *(span for record in logs for span in spans_of_log(record))]
-    for reading in [*(read_span(tenant, span) for span in spans), *(read_log(tenant, record) for record in logs)]:
+    for reading in readings_of(spans, logs, tenant):
         light = reading.light
         if isinstance(light, Light):
             known = lights.get((light.trace_id, light.span_id))

@@ -178,6 +178,19 @@ def test_calls_that_only_log_records_tell_of_are_a_run(project: Project, order: 
     assert usage(project) == [(joined_run("made_up", "s1"), 360, 3)]
 
 
+def test_of_two_records_that_are_the_same_call_the_same_one_is_named_in_any_order(stores: Stores) -> None:
+    records = [record("r1", 1), record("r1", 1)]
+    records[1].observed_time_ns = at(5)
+    named = []
+    for order in (records, records[::-1]):
+        project = new_project(stores)
+        for each in order:
+            project.store([], [each])
+        (span,) = project.api().json(f"/runs/{joined_run('made_up', 's1')}/timeline")["spans"]
+        named.append(span["labels"]["log_record"])
+    assert named[0] == named[1]
+
+
 def test_a_log_record_that_cannot_be_read_as_a_call_is_stored(project: Project) -> None:
     broken = LogRecord(time_ns=at(1), event_name="made_up.call", attributes={"made_up.session": "s1"})
     project.store([], [broken])

@@ -13,8 +13,8 @@ from typing import TypeVar
 
 from otel_blackboard.exporter.packs import compress
 from otel_blackboard.failures import log_failure
-from otel_blackboard.processor.reading import LogReading, SpanReading, read_log, read_span, spans_of_log
-from otel_blackboard.records import MADE_OF_LOG, SPAN_PACK, LogRecord, Span, Tenant
+from otel_blackboard.processor.reading import LogReading, SpanReading, mark_made, read_log, read_span, spans_of_log
+from otel_blackboard.records import SPAN_PACK, LogRecord, Span, Tenant
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ def prepare(
         prepared.logs.append((tenant, log_reading))
         for span in _spans_of(record, prepared):
             made = _read(read_span, tenant, span, prepared)
-            made.light.labels[MADE_OF_LOG] = f"{record.trace_id}/{log_reading.light.record_sha256}"
+            mark_made(made, log_reading)
             prepared.spans.append((tenant, made))
     readings = prepared.readings
     for reading in readings:

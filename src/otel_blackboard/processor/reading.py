@@ -42,6 +42,7 @@ from otel_blackboard.processor.values import (
     truth,
 )
 from otel_blackboard.records import (
+    MADE_OF_LOG,
     SATELLITE,
     Content,
     Light,
@@ -236,6 +237,15 @@ def _evaluation(record: LogRecord) -> dict[str, str]:
     )
     said = f"{verdict} ({score})" if verdict and score else verdict or score
     return {f"evaluation.{name[:NAME_KEPT]}": said[:NAME_KEPT]} if name and said else {}
+
+
+def mark_made(made: SpanReading, of: LogReading) -> None:
+    """Says of which record a span was made. Where several records make the same span, the last bits of its version, which
+    are a hash, decide which is said: whichever came first."""
+    made.light.labels[MADE_OF_LOG] = f"{of.light.trace_id}/{of.light.record_sha256}"
+    made.light.version = made.light.version >> 32 << 32 | int(of.light.record_sha256[:8], 16)
+    for draft in made.drafts:
+        draft.row.version = made.light.version
 
 
 def _event_name(record: LogRecord) -> str:
