@@ -8,6 +8,8 @@
 PYTHON ?= python3
 VENV ?= .venv
 PYTEST_ARGS ?=
+# One process a core; the tests of a file stay together, for they share its stores.
+WORKERS ?= --numprocesses=auto --dist=loadfile
 DEMO_ARGS ?=
 BENCH_ARGS ?=
 
@@ -24,10 +26,10 @@ demo: $(VENV)/.embedded
 	@$(bin)/otel-blackboard demo $(DEMO_ARGS)
 
 test: $(VENV)/.test
-	$(bin)/python -m pytest $(PYTEST_ARGS)
+	$(bin)/python -m pytest $(WORKERS) $(PYTEST_ARGS)
 
 nightly: $(VENV)/.test
-	BLACKBOARD_NIGHTLY=1 $(bin)/python -m pytest $(PYTEST_ARGS)
+	BLACKBOARD_NIGHTLY=1 $(bin)/python -m pytest $(WORKERS) $(PYTEST_ARGS)
 
 lint: $(VENV)/.lint
 	$(bin)/ruff check

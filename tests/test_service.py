@@ -210,7 +210,7 @@ def test_a_recorded_trace_comes_through_a_real_collector(tmp_path: Path) -> None
         assert sorted(run["name"] for run in runs) == [
             "invoke_agent cc_agent",
             "invoke_agent weather_agent",
-            "invoke_agent weather_agent",
+            "workflow.run",
         ]
 
 

@@ -39,6 +39,13 @@ def test_a_workflow_with_executors() -> None:
     assert rows[plain.span_id].step_name == "upper"
 
 
+def test_the_name_of_a_workflow_that_has_none_is_not_another_one_with_every_run() -> None:
+    for identity in ("63dbbf6e-ce06-4e73-8c4c-4e827b2d05a8", "0a1b2c3d-0000-4000-8000-4e827b2d05a8"):
+        trace = Trace()
+        scoped(SCOPE, trace.span("workflow.run", 0, 9, workflow__name=f"WorkflowBuilder-{identity}"))
+        assert tree_of(trace.spans)[1].name == "workflow.run"
+
+
 def test_semantic_kernels_content_is_json_text_in_log_records() -> None:
     trace = Trace()
     scope = "semantic_kernel.utils.telemetry.model_diagnostics.decorators"

@@ -5,11 +5,14 @@
 
 from __future__ import annotations
 
+import re
+
 from otel_blackboard.processor.dialects.dialect import NO_ROLE, NODE, RUN, Dialect, Role, not_provider
 from otel_blackboard.processor.values import first_text
 from otel_blackboard.records import Span, Value
 
 SCOPE = "agent_framework"
+_UNNAMED = re.compile(r"WorkflowBuilder-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 # First word of the span's name → role.
 _ROLES = {
@@ -37,6 +40,11 @@ def _is_previous_response(span: Span, value: Value) -> bool:
     return span.scope.name == SCOPE and isinstance(value, str) and value.startswith("resp_")
 
 
+def _is_made_up(span: Span, value: Value) -> bool:
+    """What the framework calls a workflow without a name: another one with every run."""
+    return isinstance(value, str) and _UNNAMED.fullmatch(value) is not None
+
+
 DIALECT = Dialect(
     name="agent_framework",
     lacks=(
@@ -47,6 +55,10 @@ DIALECT = Dialect(
     scopes=(SCOPE,),
     role=_role,
     facts={"run_name": ("workflow.name",), "step_name": ("executor.id",)},
-    ignore={"provider": not_provider("microsoft.agent_framework"), "conversation_id": _is_previous_response},
+    ignore={
+        "provider": not_provider("microsoft.agent_framework"),
+        "conversation_id": _is_previous_response,
+        "run_name": _is_made_up,
+    },
     names=_names,
 )
