@@ -4,8 +4,9 @@ import sys
 import xml.etree.ElementTree as ElementTree
 
 ALLOWED = "not on this machine:"
-# .ci/servers has put these on the machine. Their containers are another matter.
-PRESENT = ("minio", "collector")
+# .ci/servers and the extra `test` have put these on the machine, and it reaches the registries: a release that cannot be
+# installed is a finding. Containers are another matter.
+PRESENT = ("minio", "collector", "seaweedfs", "pip install", "npm install")
 CONTAINERS = ("docker", "testcontainers")
 
 

@@ -12,9 +12,9 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -111,23 +111,30 @@ ORDERS: dict[str, Order] = {
 }
 
 
+def requests_in(name: str, order: Order) -> Iterator[tuple[str, dict[str, str], bytes]]:
+    """(signal, headers, body) of the requests of a recording, the bodies as they came."""
+    for path in order([path for path in sorted((CAPTURES / name / "raw").iterdir()) if "metrics" not in path.name]):
+        kind = "application/x-protobuf" if path.suffix == ".pb" else "application/json"
+        headers = {"content-type": kind, "content-encoding": "gzip"}
+        yield "traces" if "traces" in path.name else "logs", headers, gzip.compress(path.read_bytes())
+
+
+def check_accepted(answer: httpx.Response) -> None:
+    assert answer.status_code == 200, answer.text
+    if answer.headers["content-type"] == "application/json":
+        assert answer.json() == {}, answer.text
+
+
 def send(stores: Stores, project: str, name: str, order: Order) -> None:
-    """Posts the request bodies of a recording, as they came, to the OTLP/HTTP door."""
+    """Posts a recording to the OTLP/HTTP door."""
     settings = stores.settings.model_copy(update={"project": project})
     intake = GroupCommit(stores.exporter, settings)
     door = make_http_door(intake, None, settings)
-    files = order([path for path in sorted((CAPTURES / name / "raw").iterdir()) if "metrics" not in path.name])
 
     async def post() -> None:
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app=door), base_url="http://door") as client:
-            for path in files:
-                signal = "traces" if "traces" in path.name else "logs"
-                kind = "application/x-protobuf" if path.suffix == ".pb" else "application/json"
-                headers = {"content-type": kind, "content-encoding": "gzip"}
-                answer = await client.post(f"/v1/{signal}", content=gzip.compress(path.read_bytes()), headers=headers)
-                assert answer.status_code == 200, answer.text
-                if path.suffix == ".json":
-                    assert answer.json() == {}, answer.text
+            for signal, headers, content in requests_in(name, order):
+                check_accepted(await client.post(f"/v1/{signal}", content=content, headers=headers))
 
     asyncio.run(post())
     assert intake.close()
@@ -145,15 +152,20 @@ def ask(stores: Stores, project: str, path: str, **query: Any) -> Any:
 
 
 def read(stores: Stores, project: str) -> Read:
-    runs = ask(stores, project, "/runs", limit=1000)["runs"][::-1]
+    return read_all(partial(ask, stores, project))
+
+
+def read_all(ask: Callable[..., Any]) -> Read:
+    """`ask`: a path and a query → what the API answers about one project."""
+    runs = ask("/runs", limit=1000)["runs"][::-1]
     result = Read(runs, [], [], [], [], [])
     for run in runs:
         base = f"/runs/{run['run_id']}"
-        result.timelines.append(ask(stores, project, base + "/timeline", limit=1000))
-        result.artifacts += ask(stores, project, base + "/artifacts", earlier=True)["artifacts"]
-        result.prompts += ask(stores, project, base + "/prompts")["prompts"]
-        result.paths.append(ask(stores, project, base + "/paths"))
-        result.ledgers.append(ask(stores, project, base + "/ledger"))
+        result.timelines.append(ask(base + "/timeline", limit=1000))
+        result.artifacts += ask(base + "/artifacts", earlier=True)["artifacts"]
+        result.prompts += ask(base + "/prompts")["prompts"]
+        result.paths.append(ask(base + "/paths"))
+        result.ledgers.append(ask(base + "/ledger"))
     return result
 
 

@@ -12,6 +12,7 @@ import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from tests.recordings import (
     Read,
     calls_of,
     loads,
+    read_all,
     said_in_answer,
     said_in_prompt,
     said_in_request,
@@ -196,7 +198,7 @@ def test_newest_release_is_read_right(scene: Scene, name: str, record_property: 
 def facts(running: RunningService, project: str, played: Played) -> Iterator[tuple[str, Any, Any]]:
     """(What, as the service says it, as it was.)"""
     library, exchanges = played.library, played.exchanges
-    found = read(running, project)
+    found = read_all(partial(running.get, project=project))
     yield "runs", len(found.runs), library.runs
     calls = calls_of(found)
     yield (
@@ -245,17 +247,6 @@ def facts(running: RunningService, project: str, played: Played) -> Iterator[tup
     outputs = [artifact["summary"] for artifact in found.artifacts if artifact["kind"] == "agent_output"]
     if exchanges:
         yield "the final answer as agent_output", any(FINAL in text for text in outputs), True
-
-
-def read(running: RunningService, project: str) -> Read:
-    runs = running.get("/runs", project, limit=1000)["runs"][::-1]
-    result = Read(runs, [], [], [], [], [])
-    for run in runs:
-        base = f"/runs/{run['run_id']}"
-        result.timelines.append(running.get(f"{base}/timeline", project, limit=1000))
-        result.artifacts += running.get(f"{base}/artifacts", project, earlier=True)["artifacts"]
-        result.prompts += running.get(f"{base}/prompts", project)["prompts"]
-    return result
 
 
 def body(running: RunningService, project: str, found: Read, artifact_id: str | None) -> Any:

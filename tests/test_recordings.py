@@ -6,12 +6,14 @@ Right = `truth.json` and `stub_requests.json` of the recording, minus what its w
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
+import httpx
 import pytest
 
 from otel_blackboard.config import Settings
@@ -29,9 +31,12 @@ from tests.recordings import (
     ask,
     body,
     calls_of,
+    check_accepted,
     expected_answer,
     read,
+    read_all,
     request_of,
+    requests_in,
     requests_of,
     said_in_answer,
     said_in_prompt,
@@ -41,6 +46,7 @@ from tests.recordings import (
     tools_of,
     truth_of,
 )
+from tests.running_service import RunningService, service
 
 pytestmark = pytest.mark.skipif(not NAMES, reason=f"not on this machine: no recordings in {CAPTURES}")
 
@@ -52,10 +58,14 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stores]:
         yield opened
 
 
+def _project(order: str, name: str) -> str:
+    return f"{order}-{name}"
+
+
 @cache
 def sent_and_read(stores: Stores, name: str, order: str = "as recorded") -> tuple[str, Read]:
     """(project, what the API answers about it)"""
-    project = f"{order}-{name}"
+    project = _project(order, name)
     send(stores, project, name, ORDERS[order])
     return project, read(stores, project)
 
@@ -160,6 +170,37 @@ def test_every_order_of_the_same_requests_reads_the_same(stores: Stores, name: s
         # The project stands in rows and in the hash that makes ids: take both out.
         answers[order] = re.sub(r"art_[0-9a-f]{32}", "art", text.replace(project, "project"))
     assert len(set(answers.values())) == 1, [order for order in answers if answers[order] != answers["as recorded"]]
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService]:
+    """As its users start it, with a key for each recording's project."""
+    folder = tmp_path_factory.mktemp("running")
+    keys = [
+        {
+            "id": name, "sha256": hashlib.sha256(name.encode()).hexdigest(), "role": "admin",
+            "organization": "default", "projects": [_project("as recorded", name)],
+        }
+        for name in NAMES
+    ]  # fmt: skip
+    (folder / "keys.json").write_text(json.dumps({"keys": keys}))
+    with service(folder / "data", environment={"BLACKBOARD_KEYS_FILE": str(folder / "keys.json")}) as started:
+        yield started
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_running_service_reads_the_same(stores: Stores, running: RunningService, name: str) -> None:
+    project, found = sent_and_read(stores, name)
+    with httpx.Client(headers={"authorization": f"Bearer {name}"}, timeout=60) as client:
+        for signal, headers, content in requests_in(name, ORDERS["as recorded"]):
+            check_accepted(client.post(f"{running.http}/v1/{signal}", content=content, headers=headers))
+
+        def ask(path: str, **query: Any) -> Any:
+            answer = client.get(f"{running.api}/api/v1{path}", params={"project_id": project, **query})
+            assert answer.status_code == 200, answer.text
+            return answer.json()
+
+        assert read_all(ask) == found
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -27,6 +27,7 @@ from otel_blackboard.query.api import make_api
 from otel_blackboard.records import Body, Event, InvalidText, Link, LogRecord, Span, Tenant
 from otel_blackboard.service import Stores, open_stores
 from tests import recordings
+from tests.effort import NIGHTLY
 from tests.fuzzing import any_log, any_span, fuzz
 from tests.spans import DETAILS, START, Trace, at, hex_id
 
@@ -385,7 +386,7 @@ def test_stopped_after_any_write_and_run_again_it_is_whole(
     expected = everything(well)
     with poorer("finds what is not there"):
         put(poorly, flushes_of_story())
-    for after in itertools.count(0, 2):
+    for after in itertools.count(0, 1 if NIGHTLY else 7):
         with dying(after):
             try:
                 anew(poorly)
