@@ -9,7 +9,7 @@ PYTHON ?= python3
 VENV ?= .venv
 PYTEST_ARGS ?=
 # One process a core; the tests of a file stay together, for they share its stores.
-WORKERS ?= --numprocesses=auto --dist=loadfile
+WORKERS ?= --numprocesses=auto --dist=loadfile --no-loadscope-reorder
 DEMO_ARGS ?=
 BENCH_ARGS ?=
 
