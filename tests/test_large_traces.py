@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from otel_blackboard.exporter import flush, large_traces
+from otel_blackboard.exporter.clickhouse import StoreError
 from otel_blackboard.exporter.flush import Exporter
 from otel_blackboard.exporter.large_traces import LargeTraces
 from otel_blackboard.exporter.reader import Reader
@@ -254,3 +255,48 @@ def test_a_mark_of_a_trace_that_is_gone_is_taken_back(project: Project, worker: 
     worker.exporter._large.take_over([key], marked=True)
     assert worker.exporter.derive_due() is None
     assert _marked(project) == []
+
+
+def test_what_was_derived_and_has_to_be_once_more_is_tried_again(
+    project: Project, worker: Worker, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another worker wrote meanwhile, and then the store fails: the second round is not lost, and the thread goes on."""
+    _, spans = _run(project)
+    for of_it in (spans[:3], spans[3:]):  # a small trace and a large one
+        key = (project.tenant, of_it[0].trace_id)
+        worker.store(of_it)
+        worker.exporter._large.take_over([key], marked=False)
+        write, rounds = worker.exporter._write_derived, [0]
+
+        def fails_the_second_time(*given: Any, write: Any = write, rounds: list[int] = rounds) -> Any:
+            rounds[0] += 1
+            if rounds[0] == 2:
+                raise StoreError("gone")
+            return write(*given)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(worker.exporter, "_write_derived", fails_the_second_time)
+            patch.setattr(worker.exporter, "_overtaken", lambda versions: {key[0]: {key[1]: ([], [])}})
+            assert worker.exporter.derive_due() is not None
+        assert worker.exporter._large.due() == []
+        clock.now += 10
+        assert worker.exporter._large.due() == [key]
+        worker.exporter.derive_due()
+        assert worker.exporter._large.due_in() is None
+
+
+def test_a_trace_that_was_taken_over_without_a_mark_and_rests_is_marked(
+    project: Project, worker: Worker, clock: Clock
+) -> None:
+    _, spans = _run(project)
+    worker.store(spans[:5])
+    key = (project.tenant, spans[0].trace_id)
+    worker.exporter._large.take_over([key], marked=False)
+    worker.exporter._large.put_off([key])
+    worker.store(spans[5:])
+    assert _marked(project) == [key[1]]
+    clock.now += 10
+    worker.exporter.derive_due()
+    reader = project.stores.reader
+    left = "SELECT count() FROM deriving FINAL WHERE project_id = {project:String} AND is_deleted = 0"
+    assert reader._query(left, project.tenant)[0][0] == 0

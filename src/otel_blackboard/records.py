@@ -2,7 +2,7 @@
 
 Three families, in the order of the data flow:
   what arrives     Span, LogRecord (decoded from the wire without loss)
-  what is kept     Frame, Body (where content went), Facts (what one span alone says), ArtifactRow
+  what is kept     Frame, Body (where content went), Light and LogLight (what one record alone says), ArtifactRow
   what is found    Resolved, RunPart (what the tree adds)
 """
 
@@ -181,8 +181,8 @@ class RequestedCall(NamedTuple):
 class Light:
     """What one span alone says, as far as the tree needs it: resolving a trace never opens a body.
 
-    Ids and names are the span's own ('' = not said by this span), numbers None = unknown. The fields of `said` are also
-    taken from log records that complete the span.
+    Ids and names are the span's own ('' = not said by this span), numbers None = unknown. What a
+    LogLight has as well is also taken from log records that complete the span.
     """
 
     trace_id: str

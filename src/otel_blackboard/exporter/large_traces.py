@@ -46,7 +46,7 @@ class LargeTraces:
         trace = self._traces.get(key)
         if trace is None or trace.rests_until <= self._clock():
             return False
-        trace.waits = True
+        trace.waits = trace.marked = True
         return True
 
     def is_marked(self, key: TraceKey) -> bool:
@@ -71,7 +71,9 @@ class LargeTraces:
     def put_off(self, keys: Iterable[TraceKey]) -> None:
         """They could not be derived, and are tried again: later each time, for it may be a fault of ours that stays."""
         for key in keys:
-            trace = self._traces[key]
+            # One that was derived and has to be once more, for another worker wrote meanwhile, is not there any longer.
+            trace = self._traces.setdefault(key, _Large(self._clock(), marked=False))
+            trace.waits = True
             trace.failures += 1
             trace.rests_until = self._clock() + min(5 * REST * 2 ** (trace.failures - 1), _LONGEST_REST)
 
