@@ -3,6 +3,7 @@ ends in between."""
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -257,32 +258,31 @@ def test_a_mark_of_a_trace_that_is_gone_is_taken_back(project: Project, worker: 
     assert _marked(project) == []
 
 
+@pytest.mark.parametrize("count", [3, 31], ids=["a small trace", "a large one"])
 def test_what_was_derived_and_has_to_be_once_more_is_tried_again(
-    project: Project, worker: Worker, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    project: Project, worker: Worker, clock: Clock, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
     """Another worker wrote meanwhile, and then the store fails: the second round is not lost, and the thread goes on."""
-    _, spans = _run(project)
-    for of_it in (spans[:3], spans[3:]):  # a small trace and a large one
-        key = (project.tenant, of_it[0].trace_id)
-        worker.store(of_it)
-        worker.exporter._large.take_over([key], marked=False)
-        write, rounds = worker.exporter._write_derived, [0]
+    spans = _run(project)[1][:count]
+    key = (project.tenant, spans[0].trace_id)
+    worker.store(spans)
+    worker.exporter._large.take_over([key], marked=False)
+    write, rounds = worker.exporter._write_derived, itertools.count(1)
 
-        def fails_the_second_time(*given: Any, write: Any = write, rounds: list[int] = rounds) -> Any:
-            rounds[0] += 1
-            if rounds[0] == 2:
-                raise StoreError("gone")
-            return write(*given)
+    def fails_the_second_time(*given: Any) -> Any:
+        if next(rounds) == 2:
+            raise StoreError("gone")
+        return write(*given)
 
-        with monkeypatch.context() as patch:
-            patch.setattr(worker.exporter, "_write_derived", fails_the_second_time)
-            patch.setattr(worker.exporter, "_overtaken", lambda versions: {key[0]: {key[1]: ([], [])}})
-            assert worker.exporter.derive_due() is not None
-        assert worker.exporter._large.due() == []
-        clock.now += 10
-        assert worker.exporter._large.due() == [key]
-        worker.exporter.derive_due()
-        assert worker.exporter._large.due_in() is None
+    with monkeypatch.context() as patch:
+        patch.setattr(worker.exporter, "_write_derived", fails_the_second_time)
+        patch.setattr(worker.exporter, "_overtaken", lambda versions: {key[0]: {key[1]: ([], [])}})
+        assert worker.exporter.derive_due() is not None
+    assert worker.exporter._large.due() == []
+    clock.now += 10
+    assert worker.exporter._large.due() == [key]
+    worker.exporter.derive_due()
+    assert worker.exporter._large.due_in() is None
 
 
 def test_a_trace_that_was_taken_over_without_a_mark_and_rests_is_marked(
