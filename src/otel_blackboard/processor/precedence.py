@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from otel_blackboard.processor import content as content_rules
-from otel_blackboard.processor.dialects import BY_FIELD, BY_ROLE, Dialect
+from otel_blackboard.processor.dialects import BY_FACT, BY_FIELD, BY_ROLE, Dialect
 from otel_blackboard.processor.dialects.dialect import NO_ROLE, Keys, Part, Role, Source
 from otel_blackboard.processor.values import first_text, whole_number
 from otel_blackboard.records import Attributes, Light, LogLight, Span, Value
@@ -41,7 +41,10 @@ def _merged(tables: Iterable[Keys]) -> Table:
     for table in tables:
         for name, sources in table.items():
             known = merged.setdefault(name, [])
-            known += [each if isinstance(each, Source) else Source(each) for each in sources]
+            for each in sources:
+                source = each if isinstance(each, Source) else Source(each)
+                if source not in known:
+                    known.append(source)
     return list(merged.items())
 
 
@@ -114,7 +117,9 @@ def _make_shape(keys: tuple[str, ...], resource_keys: tuple[str, ...], scope: st
         )
         return [(name, sources) for name, sources in kept if sources]
 
-    facts = rows(_merged(_facts(dialect, by_field, resource_keys) for dialect in BY_FIELD))
+    tables = {dialect.name: _facts(dialect, by_field, resource_keys) for dialect in BY_FIELD}
+    first = ({fact: tables[each.name].get(fact, ())} for fact, dialects in BY_FACT.items() for each in dialects)
+    facts = rows(_merged((*first, *tables.values())))
     return Shape(
         by_role=tuple(dialect for dialect in BY_ROLE if dialect in by_field),
         by_field=tuple(by_field),

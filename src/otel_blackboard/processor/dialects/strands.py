@@ -7,6 +7,7 @@ a model call by their `id`. With `gen_ai_latest_experimental` all events are nam
 
 from __future__ import annotations
 
+from otel_blackboard.processor.dialects.answers import TIME_TO_FIRST_TOKEN, milliseconds
 from otel_blackboard.processor.dialects.dialect import (
     NO_ROLE,
     RUN,
@@ -71,6 +72,7 @@ DIALECT = Dialect(
     role=_role,
     facts={},
     content={"system": ("system_prompt",)},
+    labels={TIME_TO_FIRST_TOKEN: (milliseconds("gen_ai.server.time_to_first_token"),)},
     ignore={"provider": not_provider("strands-agents")},
     unwrap={"result": _result},
     complete=_complete,
