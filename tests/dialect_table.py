@@ -13,7 +13,7 @@ import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 
 from otel_blackboard.processor import dialects
-from otel_blackboard.processor.dialects import BY_FIELD, BY_ROLE, Dialect
+from otel_blackboard.processor.dialects import BY_FACT, BY_FIELD, BY_ROLE, Dialect
 from otel_blackboard.processor.dialects.dialect import Source
 
 HEAD = """\
@@ -22,8 +22,8 @@ HEAD = """\
 What each tracing dialect means is a table of its own in `processor/dialects`, and this page is made of these tables. A span
 may speak several dialects at once; each one that knows it, by a key or by its instrumentation scope, is asked. Its role comes
 from the first that can tell, in this order: {by_role}. Every other fact comes from the first place that has it, in the order of
-the table below. A key that ends in `.` or `.*` is a beginning; *in* a key means that the fact is taken out of its structured
-value. Nothing that arrived is lost where no dialect knows it: it stands in the span's detail.
+the table below{by_fact}. A key that ends in `.` or `.*` is a beginning; *in* a key means that the fact is taken out of its
+structured value. Nothing that arrived is lost where no dialect knows it: it stands in the span's detail.
 """
 
 GROUPS = {
@@ -46,7 +46,12 @@ GROUPS = {
 
 def document() -> str:
     """The whole page."""
-    head = HEAD.format(by_role=", ".join(f"`{each.name}`" for each in BY_ROLE))
+    head = HEAD.format(
+        by_role=", ".join(f"`{each.name}`" for each in BY_ROLE),
+        by_fact="".join(
+            f" (`{fact}` first from {', '.join(f'`{each.name}`' for each in first)})" for fact, first in BY_FACT.items()
+        ),
+    )
     table = [
         "| dialect | known by | content | usage | sessions | also |",
         "| --- | --- | --- | --- | --- | --- |",

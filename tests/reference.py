@@ -1117,7 +1117,8 @@ def _run(run_id: str, parts: list[Part], groups: dict[Part, list[list[Node]]]) -
     counts: dict[str, int] = {}
     for part in parts:
         for node in part.nodes:
-            if node.role and (node.role not in CALLS or node.call is node):
+            within = node.role == FLOW and any(each.role == FLOW for each in _within(node)[1:])
+            if node.role and not within and (node.role not in CALLS or node.call is node):
                 counts[node.role] = counts.get(node.role, 0) + 1
     answered = [
         members

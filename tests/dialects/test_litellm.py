@@ -61,6 +61,21 @@ def test_litellm_failed_calls_cost_nothing_known() -> None:
                    gen_ai__request__model="m", metadata__usage_object="{}", hidden_params='{"response_cost": 0.0}')  # fmt: skip
     light = light_of(span)
     assert (light.role, light.status, light.cost_usd, light.input_tokens) == (PROVIDER_CALL, "failed", None, None)
+    for zero in (0.0, 0, "0.0"):
+        span.attributes["gen_ai.cost.total_cost"] = zero
+        assert light_of(span).cost_usd is None
+    span.attributes["gen_ai.cost.total_cost"] = 0.25
+    assert light_of(span).cost_usd is not None, "a stream that broke off was billed"
+
+
+def test_litellm_answers_that_cost_nothing_cost_nothing() -> None:
+    """Out of its cache, or of a model without a price: no price of ours is put in."""
+    for said in ({"gen_ai__cost__total_cost": 0.0}, {"hidden_params": '{"response_cost": 0.0}'}):
+        light = light_of(
+            litellm(Trace(), "litellm_request", llm__request__type="completion", gen_ai__request__model="gpt-4o",
+                    gen_ai__usage__input_tokens=120, gen_ai__usage__output_tokens=18, **said)
+        )  # fmt: skip
+        assert (light.cost_usd, light.cost_source) == (0, "span")
 
 
 def test_litellm_embeddings_and_guardrails() -> None:

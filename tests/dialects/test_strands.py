@@ -10,7 +10,7 @@ import pytest
 from otel_blackboard.processor.dialects.strands import SCOPE
 from otel_blackboard.records import Span
 from tests.dialects.reading import artifact_of, body_of, event, fields_of, light_of, scoped, tree_of
-from tests.spans import Trace
+from tests.spans import DETAILS, Trace
 
 FRAMEWORK = {"gen_ai__system": "strands-agents"}
 
@@ -28,6 +28,86 @@ def test_a_tools_arguments_and_result_are_its_events() -> None:
     row = artifact_of(tool, "tool_result")
     assert row is not None and (row.arguments, row.summary, row.status) == ('{"city":"Paris"}', '{"temp_c":22}', "ok")
     assert body_of(tool, "tool_result") == b'[{"json": {"temp_c": 22}}]'
+
+
+def _experimental(status: str, content: Any, call: dict[str, Any] | None = None) -> Span:
+    """1.x before 1.62 with `gen_ai_latest_experimental` (read: its tracer)."""
+    tool = scoped(SCOPE, Trace().tool("get_weather", call_id="call_1", gen_ai__tool__status=status, **FRAMEWORK))
+    asked = {"type": "tool_call", "name": "get_weather", "id": "call_1", "arguments": {"city": "Paris"}} | (call or {})
+    said = {"type": "tool_call_response", "id": "call_1", "response": content}
+    for time, key, part in ((0.1, "input", asked), (0.2, "output", said)):
+        messages = json.dumps([{"role": "tool", "parts": [part]}])
+        event(tool, DETAILS, time, **{f"gen_ai__{key}__messages": messages})
+    tool.status_code = 1
+    return tool
+
+
+@pytest.mark.parametrize(
+    ("content", "summary"),
+    [
+        ([{"json": {"temp_c": 22}}], '{"temp_c":22}'),
+        ([{"text": "22C"}], "22C"),
+        ([{"text": "22C"}, {"text": "sunny"}], '[{"text":"22C"},{"text":"sunny"}]'),
+        ("22C", "22C"),
+        (0, "0"),
+        (False, "false"),
+    ],
+)
+@pytest.mark.parametrize("reverse", [False, True])
+def test_a_tools_arguments_and_result_are_parts_of_its_messages(content: Any, summary: str, reverse: bool) -> None:
+    tool = _experimental("success", content)
+    if reverse:
+        tool.events.reverse()
+    row = artifact_of(tool, "tool_result")
+    assert row is not None and (row.arguments, row.summary, row.status) == ('{"city":"Paris"}', summary, "ok")
+    output = next(each for each in tool.events if "gen_ai.output.messages" in each.attributes)
+    assert body_of(tool, "tool_result") == str(output.attributes["gen_ai.output.messages"]).encode()
+    light = light_of(tool)
+    assert light.has_input and light.has_output
+    assert light.arguments_sha256 == light_of(_tool("gen_ai__tool__status", "success", {})).arguments_sha256
+
+
+def test_a_tool_that_failed_says_so_in_its_messages() -> None:
+    light = light_of(_experimental("error", [{"text": "Error: boom"}]))
+    assert (light.status, light.error) == ("failed", "Error: boom")
+
+
+def test_parts_of_another_call_are_not_its_own() -> None:
+    tool = _experimental("success", "22C", {"id": "call_0"})
+    assert not light_of(tool).has_input and light_of(tool).has_output
+    tool = _experimental("success", "22C", {"id": None, "name": "other"})
+    assert not light_of(tool).has_input
+    tool = _experimental("success", "22C", {"id": None})
+    assert light_of(tool).has_input
+
+
+def test_messages_stand_back_behind_arguments_and_a_result_of_their_own() -> None:
+    tool = _experimental("success", "22C")
+    tool.attributes |= {"gen_ai.tool.call.arguments": '{"city": "Rome"}', "gen_ai.tool.call.result": "30C"}
+    row = artifact_of(tool, "tool_result")
+    assert row is not None and (row.arguments, row.summary) == ('{"city":"Rome"}', "30C")
+    assert body_of(tool, "tool_result") == b"30C"
+
+
+@pytest.mark.parametrize(
+    "messages", [None, "", "tool_call", '[{"parts": "tool_call"}]', '"tool_call"', '{"tool_call": 1', 3, [[1]],
+                 [{"parts": [{"type": "tool_call"}, 1]}], {"parts": [{"type": "tool_call", "id": {}, "name": 1}]}]
+)  # fmt: skip
+def test_messages_of_any_shape_do_not_raise(messages: Any) -> None:
+    tool = _experimental("error", "x")
+    for each in tool.events:
+        each.attributes = dict.fromkeys(each.attributes, messages)
+    assert light_of(tool).status == "failed"
+    tool.attributes |= {"gen_ai.input.messages": messages, "gen_ai.output.messages": messages}
+    assert light_of(tool).role == "tool_invocation"
+
+
+def test_parts_in_messages_are_read_whatever_the_emitter() -> None:
+    """D: tool arguments and result, the last sources."""
+    said = {"gen_ai__input__messages": [{"role": "tool", "parts": [{"type": "tool_call", "arguments": {"a": 1}}]}],
+            "gen_ai__output__messages": [{"role": "tool", "parts": [{"type": "tool_call_response", "result": "x"}]}]}  # fmt: skip
+    row = artifact_of(Trace().tool("look", **said), "tool_result")
+    assert row is not None and (row.arguments, row.summary, row.origin) == ('{"a":1}', "x", "attribute")
 
 
 @pytest.mark.parametrize("key", ["tool__status", "gen_ai__tool__status"])

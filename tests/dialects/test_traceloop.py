@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -114,6 +115,26 @@ def test_langgraph_says_one_pass_twice_and_its_own_name_as_provider() -> None:
     assert part.counts["step"] == 2 and part.agents == ("bot",)
 
 
+@pytest.mark.parametrize("between", [False, True])
+def test_a_workflow_in_a_workflow_is_no_second_run(between: bool) -> None:
+    trace = Trace()
+    outer = trace.span("a.workflow", 0, 9, traceloop__span__kind="workflow", traceloop__entity__name="a")
+    above = trace.span("GET /", 1, 8, outer) if between else outer
+    inner = trace.span("b.workflow", 2, 7, above, traceloop__span__kind="workflow", traceloop__entity__name="b",
+                       traceloop__workflow__name="b")  # fmt: skip
+    trace.span("c.workflow", 3, 6, inner, traceloop__span__kind="workflow", traceloop__entity__name="c")
+    rows, part = tree_of(trace.spans)
+    assert (part.counts, part.name) == ({"flow_run": 1}, "a")
+    assert rows[inner.span_id].role == "flow_run", "what it is goes by the span alone"
+
+
+def test_workflows_side_by_side_are_counted_each() -> None:
+    trace = Trace(run_id="r")
+    for name in ("a", "b"):
+        trace.span(f"{name}.workflow", 0, 9, traceloop__span__kind="workflow", traceloop__entity__name=name)
+    assert tree_of(trace.spans)[1].counts == {"flow_run": 2}
+
+
 def test_making_an_agent_is_no_pass() -> None:
     made = Trace().span("create_agent bot", gen_ai__operation__name="create_agent", traceloop__span__kind="agent")
     assert light_of(made).role == ""
@@ -132,6 +153,34 @@ def test_a_crews_tokens_count_only_where_its_calls_have_none() -> None:
         rows, part = tree_of(trace.spans)
         assert (part.input_tokens, part.output_tokens) == ((120, 18) if with_calls else (240, 36))
         assert rows[crew.span_id].is_aggregate is not with_calls
+
+
+CREWAI = "opentelemetry.instrumentation.crewai"
+
+
+@pytest.mark.parametrize(
+    "more", [{"gen_ai__provider__name": "crewai", "gen_ai__operation__name": "invoke_agent"}, {"gen_ai__system": "crewai"},
+             {"traceloop__span__kind": "workflow"}]
+)  # fmt: skip
+def test_a_crew_is_the_run_and_its_result_the_answer(more: dict[str, Any]) -> None:
+    """As 0.62 and 0.45 write it (read: its source), and with a kind."""
+    trace = Trace()
+    crew = scoped(CREWAI, trace.span("crewai.workflow", 0, 9, crewai__crew__result="It is 22C.", **more))
+    task = scoped(CREWAI, trace.span("Tell the weather.task", 1, 8, crew, traceloop__span__kind="task",
+                                     crewai__task__description="Tell the weather", crewai__task__name="weather",
+                                     crewai__task__agent="Reporter", traceloop__entity__output="It is 22C."))  # fmt: skip
+    agent = scoped(CREWAI, trace.span("Reporter.agent", 2, 7, task, traceloop__span__kind="agent",
+                                      crewai__agent__role="Reporter", crewai__agent__backstory="You report."))  # fmt: skip
+    light = light_of(crew)
+    assert (light.role, light.provider, light.has_output) == ("flow_run", "", True)
+    row = artifact_of(crew, "agent_output")
+    assert row is not None and row.summary == "It is 22C."
+    assert body_of(crew, "agent_output") == b"It is 22C."
+    assert (light_of(task).step_name, light_of(task).agent_id) == ("weather", "")
+    assert light_of(agent).agent_id == "Reporter"
+    agent.attributes["gen_ai.agent.name"] = "Senior Reporter"
+    assert light_of(agent).agent_id == "Senior Reporter"
+    assert tree_of(trace.spans)[1].counts == {"flow_run": 1, "step": 2}
 
 
 def test_values_of_any_type_do_not_raise() -> None:

@@ -22,6 +22,7 @@ from otel_blackboard.processor.values import (
     sorted_keys,
     to_json,
 )
+from otel_blackboard.processor.wrappers import part_of_call
 from otel_blackboard.records import (
     ArtifactRow,
     Content,
@@ -175,6 +176,10 @@ def tool_call_draft(
     row.status = "failed" if failed else "ok"
     by_event = {part.meaning: part for part in events}
     by_meaning = by_event | parts
+    if not by_meaning.keys() & {"arguments", "query"} and (asked := by_meaning.get("input")) is not None:
+        call = part_of_call(asked.value, "tool_call", light.tool_call_id, light.tool_name)
+        if call.get("arguments") is not None:
+            by_meaning["arguments"] = Part("arguments", asked.field, call["arguments"])
     _arguments(row, by_meaning, unwrap, light.operation)
     light.arguments_sha256, light.has_input = row.arguments_sha256, row.arguments_sha256 != ""
     if "SKILL.md" in row.arguments and "skill_name" not in light.labels and (skill := _SKILL.search(row.arguments)):
@@ -184,6 +189,11 @@ def tool_call_draft(
         sent.reverse()
     found = [part for part in sent if part is not None and (part.value != "" or not (failed and error))]
     result = next((part for part in found if part.value != ""), found[0] if found else None)
+    returned: Value = None
+    if result is None and (answer := by_meaning.get("output")) is not None:
+        said = part_of_call(answer.value, "tool_call_response", light.tool_call_id, light.tool_name)
+        returned = said.get("response", said.get("result"))
+        result = answer if returned is not None else None
     if result is not None:
         row.origin = "attribute" if parts.get(result.meaning) is result else "event"
         index = _content(contents, result, "tool_result")
@@ -198,7 +208,8 @@ def tool_call_draft(
     content = contents.items[index]
     shown: Value = error
     if result is not None:
-        shown = _unwrapped("result", unflatten(result.value) if _is_family(result) else result.value, unwrap)
+        sent_value = unflatten(result.value) if _is_family(result) else result.value
+        shown = _unwrapped("result", sent_value if returned is None else returned, unwrap)
     value = parsed(shown)
     if isinstance(value, str):
         text = value

@@ -3,15 +3,15 @@ that has it (dialects.md D). Only those dialects are asked that know the span, b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import fields
 from decimal import Decimal, InvalidOperation
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 from otel_blackboard.processor import content as content_rules
-from otel_blackboard.processor.dialects import BY_FIELD, BY_ROLE, Dialect
-from otel_blackboard.processor.dialects.dialect import Keys, Part, Role, Source
+from otel_blackboard.processor.dialects import BY_FACT, BY_FIELD, BY_ROLE, Dialect
+from otel_blackboard.processor.dialects.dialect import NO_ROLE, Keys, Part, Role, Source
 from otel_blackboard.processor.values import first_text, whole_number
 from otel_blackboard.records import Attributes, Light, LogLight, Span, Value
 
@@ -41,7 +41,10 @@ def _merged(tables: Iterable[Keys]) -> Table:
     for table in tables:
         for name, sources in table.items():
             known = merged.setdefault(name, [])
-            known += [each if isinstance(each, Source) else Source(each) for each in sources]
+            for each in sources:
+                source = each if isinstance(each, Source) else Source(each)
+                if source not in known:
+                    known.append(source)
     return list(merged.items())
 
 
@@ -54,6 +57,19 @@ def _knows(dialect: Dialect, keys: Iterable[str], scope: str) -> bool:
     return any(key in dialect.keys or key.startswith(beginnings) for key in keys)
 
 
+def _facts(dialect: Dialect, known: Collection[Dialect], resource_keys: tuple[str, ...]) -> Keys:
+    """What a dialect says of the span, and what the process said once in the dialect's words."""
+    if dialect in known:
+        return dialect.facts
+    if not resource_keys or not _knows(dialect, resource_keys, ""):
+        return {}
+    return {
+        fact: tuple(each for each in sources if (each if isinstance(each, str) else each.key) in resource_keys)
+        for fact, sources in dialect.facts.items()
+        if fact in _OF_RESOURCE
+    }
+
+
 _OF_LOGS = frozenset(f.name for f in fields(LogLight))
 
 
@@ -63,7 +79,8 @@ class Shape(NamedTuple):
 
     by_role: tuple[Dialect, ...]
     by_field: tuple[Dialect, ...]
-    """The dialects that know it."""
+    """The dialects that know it: by a key of its own or the scope, never by the resource, which is that of all spans of
+    the process, whoever made them."""
     ignore: Mapping[str, tuple[Callable[[Span, Value], bool], ...]]
     unwrap: Mapping[str, tuple[Callable[[Value], Value], ...]]
     complete: tuple[Callable[[Light, Span], None], ...]
@@ -82,7 +99,7 @@ class Shape(NamedTuple):
 
 
 def _make_shape(keys: tuple[str, ...], resource_keys: tuple[str, ...], scope: str) -> Shape:
-    by_field = [dialect for dialect in BY_FIELD if _knows(dialect, (*keys, *resource_keys), scope)]
+    by_field = [dialect for dialect in BY_FIELD if _knows(dialect, keys, scope)]
     ignore: dict[str, list[Callable[[Span, Value], bool]]] = {}
     unwrap: dict[str, list[Callable[[Value], Value]]] = {}
     for dialect in by_field:
@@ -100,7 +117,9 @@ def _make_shape(keys: tuple[str, ...], resource_keys: tuple[str, ...], scope: st
         )
         return [(name, sources) for name, sources in kept if sources]
 
-    facts = rows(_merged(dialect.facts for dialect in by_field))
+    tables = {dialect.name: _facts(dialect, by_field, resource_keys) for dialect in BY_FIELD}
+    first = ({fact: tables[each.name].get(fact, ())} for fact, dialects in BY_FACT.items() for each in dialects)
+    facts = rows(_merged((*first, *tables.values())))
     return Shape(
         by_role=tuple(dialect for dialect in BY_ROLE if dialect in by_field),
         by_field=tuple(by_field),
@@ -139,6 +158,20 @@ def role_of(span: Span, shape: Shape) -> tuple[Role, str]:
         if role is not None:
             return role, dialect.name
     return Role(""), ""
+
+
+def names_of(span: Span, shape: Shape, role: Role, told_by: str) -> Iterator[tuple[str, str]]:
+    """What each dialect takes out of the span's name, in the order of roles. `told_by`: the dialect that gave the role, ''
+    = none did: those before it had none to give."""
+    told = False
+    for known in shape.by_role:
+        gave = known.name == told_by
+        told = told or gave
+        if known.names is not None:
+            own = role if gave else known.role(span) if told else None
+            if own is None or own.role != role.role or own.is_agent > role.is_agent:
+                own = NO_ROLE
+            yield from known.names(span, own).items()
 
 
 def read_facts(

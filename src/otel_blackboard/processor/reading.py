@@ -21,7 +21,16 @@ from otel_blackboard.processor.drafts import (
     tool_call_draft,
 )
 from otel_blackboard.processor.identity import joined_run, safe_id
-from otel_blackboard.processor.precedence import ERROR_KEYS, IDS, NAME_KEPT, Shape, read_facts, role_of, shape_of
+from otel_blackboard.processor.precedence import (
+    ERROR_KEYS,
+    IDS,
+    NAME_KEPT,
+    Shape,
+    names_of,
+    read_facts,
+    role_of,
+    shape_of,
+)
 from otel_blackboard.processor.prices import set_price
 from otel_blackboard.processor.providers import INFERRED, inferred_provider
 from otel_blackboard.processor.row_text import (
@@ -86,10 +95,9 @@ def read_span(tenant: Tenant, span: Span) -> SpanReading:
     light.role, light.operation, light.is_agent, light.is_node = role
     light.dialect, light.scope = dialect, span.scope.name[:NAME_KEPT]
     read_facts(light, shape.facts, attributes, span.resource.attributes, span, shape.ignore)
-    for known in shape.by_role:
-        for fact, said in known.names(span, role).items():
-            if not getattr(light, fact):
-                setattr(light, fact, said[:NAME_KEPT])
+    for fact, said in names_of(span, shape, role, dialect):
+        if not getattr(light, fact):
+            setattr(light, fact, said[:NAME_KEPT])
     for label, keys in shape.labels:
         for key, take in keys:
             value = attributes.get(key)

@@ -231,7 +231,14 @@ def _summary(
     part.span_count, part.role_spans = len(lights), sum(bool(light.role) for light in lights)
     part.failed_spans = sum(light.status == "failed" for light in lights)
     part.agents = tuple(dict.fromkeys(row.agent_id for row in _by_start(rows.values()) if row.agent_id))
-    counts = Counter(light.role for light in lights if light.role and light.role not in (PROVIDER_CALL, TOOL))
+    inside = _inside_a_run(nodes)
+    counts = Counter(
+        node.light.role
+        for node in nodes
+        if node.light.role
+        and node.light.role not in (PROVIDER_CALL, TOOL)
+        and not (node.light.role == FLOW_RUN and node.light.span_id in inside)
+    )
     for span_id in groups:
         counts[rows[span_id].role] += 1
     part.counts = dict(sorted(counts.items()))
@@ -256,6 +263,17 @@ def _summary(
     part.trigger = next((light.labels["trigger"] for light in first if "trigger" in light.labels), "manual")
     part.last_stored_ns = max(light.stored_at_ns for light in lights)
     return part
+
+
+def _inside_a_run(nodes: list[Node]) -> set[str]:
+    """The spans below a flow_run: another one there is a piece of that run, as a workflow called by a workflow. `nodes`:
+    parents before children."""
+    inside: set[str] = set()
+    for node in nodes:
+        above = node.parent
+        if above is not None and (above.light.role == FLOW_RUN or above.light.span_id in inside):
+            inside.add(node.light.span_id)
+    return inside
 
 
 def _by_start(rows: Iterable[Resolved]) -> list[Resolved]:

@@ -60,6 +60,23 @@ def tool_message(value: Value) -> Value:
     return tool_message_fields(value).get("content", value)
 
 
+def part_of_call(messages: Value, kind: str, call_id: str, tool: str) -> dict[str, Value]:
+    """The part `tool_call` or `tool_call_response` (`kind`) of one call, out of messages of the conventions that a tool's own
+    span has; {} = none. What it knows of another call is not its own."""
+    if isinstance(messages, str) and f'"{kind}"' not in messages:
+        return {}
+    data = parsed(messages)
+    for message in data if isinstance(data, list) else [data]:
+        parts = message.get("parts") if isinstance(message, dict) else None
+        for part in parts if isinstance(parts, list) else []:
+            if not isinstance(part, dict) or part.get("type") != kind:
+                continue
+            known, own = (part.get("id"), call_id) if part.get("id") and call_id else (part.get("name"), tool)
+            if not known or not own or known == own:
+                return part
+    return {}
+
+
 def function_response(value: Value) -> Value:
     """What a tool said, out of Gemini's `{"id", "name", "response": {…}}`."""
     if isinstance(value, str) and not (value[:1] == "{" and '"response"' in value):

@@ -80,7 +80,9 @@ class Run(Answer):
     end_time: str | None = Field(description="null while a span is open")
     duration_ms: int | None
     agents: list[str]
-    counts: dict[str, int] = Field(description="Spans by role; records of one request count once")
+    counts: dict[str, int] = Field(
+        description="Spans by role; the records of one request count once, and so does a run with those inside it"
+    )
     span_count: int
     failed_spans: int
     usage: Usage

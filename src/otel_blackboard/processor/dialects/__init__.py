@@ -3,8 +3,10 @@
 A dialect is a table (fact → attribute keys, first non-empty wins) and a few small functions for what it cannot say.
 To add one, write a module with a `DIALECT` and name it in the two lists below; nothing else changes. Several dialects
 may describe one span: its role comes from the first of BY_ROLE that knows one, every other fact from the first of
-BY_FIELD that has it. `genai` is the last by role, for it also goes by the shape of a span.
+BY_FIELD (of some facts of BY_FACT) that has it. `genai` is the last by role, for it also goes by the shape of a span.
 """
+
+from collections.abc import Mapping
 
 from otel_blackboard.processor.dialects import (
     agent_framework,
@@ -117,4 +119,10 @@ BY_FIELD: tuple[Dialect, ...] = (
     traceloop.DIALECT,
 )
 
-__all__ = ["BY_FIELD", "BY_ROLE", "Dialect"]
+BY_FACT: Mapping[str, tuple[Dialect, ...]] = {
+    # What an application says of its session before what a framework makes up.
+    "conversation_id": (langfuse.DIALECT, genai.DIALECT, traceloop.DIALECT),
+}
+"""Fact → the dialects that come first for it, before those of BY_FIELD in their order."""
+
+__all__ = ["BY_FACT", "BY_FIELD", "BY_ROLE", "Dialect"]

@@ -7,6 +7,7 @@ the conventions; only the name of its agent needs help.
 
 from __future__ import annotations
 
+from otel_blackboard.processor.dialects.answers import FINISH_REASON, TIME_TO_FIRST_TOKEN, milliseconds
 from otel_blackboard.processor.dialects.dialect import (
     AGENT,
     CHAT,
@@ -150,7 +151,11 @@ DIALECT = Dialect(
         "arguments": ("ai.toolCall.args",),
         "result": ("ai.toolCall.result",),
     },
-    labels={"tags": ("ai.telemetry.metadata.tags",)},
+    labels={
+        "tags": ("ai.telemetry.metadata.tags",),
+        FINISH_REASON: ("ai.response.finishReason",),
+        TIME_TO_FIRST_TOKEN: (milliseconds("ai.response.msToFirstChunk"), milliseconds("ai.stream.msToFirstChunk")),
+    },
     names=_names,
     complete=_complete,
 )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 
+from otel_blackboard.processor.dialects.answers import FINISH_REASON
 from otel_blackboard.processor.dialects.dialect import AGENT, CHAT, EXECUTE_TOOL, NO_ROLE, TOOL, Dialect, Role
 from otel_blackboard.records import Span
 
@@ -44,7 +45,7 @@ DIALECT = Dialect(
     role=_role,
     facts={},
     content={"result": ("anthropic.tool_result.content",)},
-    labels={"request_id": ("anthropic.request.id",), "finish_reason": ("anthropic.message.stop_reason",)},
+    labels={"request_id": ("anthropic.request.id",), FINISH_REASON: ("anthropic.message.stop_reason",)},
     names=_names,
     satellite=lambda span: span.scope.name.startswith(SCOPE) and not span.parent_span_id,
 )

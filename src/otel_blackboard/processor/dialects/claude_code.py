@@ -8,6 +8,7 @@ call, never the span of it, so each becomes a record of that call.
 
 from __future__ import annotations
 
+from otel_blackboard.processor.dialects.answers import FINISH_REASON, TIME_TO_FIRST_TOKEN, milliseconds
 from otel_blackboard.processor.dialects.dialect import (
     AGENT,
     CHAT,
@@ -191,6 +192,8 @@ DIALECT = Dialect(
         "skill_name": ("skill_name", "skill.name", _of_parameters("skill_name")),
         "skill_source": ("skill.source",),
         "request_id": ("request_id",),
+        FINISH_REASON: ("stop_reason",),
+        TIME_TO_FIRST_TOKEN: (milliseconds("ttft_ms"),),
     },
     unwrap={"arguments": _tool_input},
     names=_names,

@@ -107,8 +107,10 @@ class Dialect:
     is. The body of an artifact is the value as sent."""
     pieces: Callable[[Span, Role], list[Part]] | None = None
     """Content that no one attribute holds, such as a map flattened into many: before what the table finds."""
-    names: Callable[[Span, Role], Mapping[str, str]] = lambda span, role: {}
-    """Facts that a span's name says, where no attribute does (tool_name, agent_id, step_name, run_name)."""
+    names: Callable[[Span, Role], Mapping[str, str]] | None = None
+    """Facts that a span's name says, where no attribute does (tool_name, agent_id, step_name, run_name). The role is the one
+    that this dialect gives the span, NO_ROLE where it gives none or the span is something else by another: what the spans of
+    one emitter are called says nothing of another's."""
     complete: Callable[[Light, Span], None] | None = None
     """What no table can say, on the span's light row after all tables: sums, status, numbers told otherwise."""
     event: Callable[[Event], list[Part]] = lambda event: []

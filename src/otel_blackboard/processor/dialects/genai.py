@@ -7,6 +7,7 @@ same attributes, structured. Content by pointer (`*_ref`) is named, never opened
 
 from __future__ import annotations
 
+from otel_blackboard.processor.dialects.answers import FINISH_REASON, TIME_TO_FIRST_TOKEN, first_reason, seconds
 from otel_blackboard.processor.dialects.dialect import (
     AGENT,
     CHAT,
@@ -169,7 +170,7 @@ DIALECT = Dialect(
             "gen_ai.usage.cache_write_input_tokens",
         ),
         "reasoning_tokens": ("gen_ai.usage.reasoning.output_tokens", "gen_ai.usage.reasoning_tokens"),
-        "cost_usd": ("gen_ai.usage.cost", "gen_ai.cost.total_cost"),
+        "cost_usd": ("gen_ai.cost.total_cost", "gen_ai.usage.cost"),
     },
     content={
         "system": ("gen_ai.system_instructions",),
@@ -186,6 +187,15 @@ DIALECT = Dialect(
         "tools_ref": ("gen_ai.tool.definitions_ref",),
     },
     labels={
+        FINISH_REASON: (
+            first_reason("gen_ai.response.finish_reasons"),
+            "gen_ai.completion.0.finish_reason",
+            "gen_ai.response.finish_reason",
+        ),
+        TIME_TO_FIRST_TOKEN: (
+            seconds("gen_ai.response.time_to_first_chunk"),
+            seconds("gen_ai.client.operation.time_to_first_chunk"),
+        ),
         "skill_name": ("gen_ai.skill.name",),
         "skill_version": ("gen_ai.skill.version",),
         "skill_source": ("gen_ai.skill.source.uri",),

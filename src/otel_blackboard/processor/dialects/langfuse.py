@@ -7,6 +7,9 @@ come over OTLP.
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
+from otel_blackboard.processor.dialects.answers import TIME_TO_FIRST_TOKEN
 from otel_blackboard.processor.dialects.dialect import (
     AGENT,
     CHAT,
@@ -24,7 +27,7 @@ from otel_blackboard.processor.dialects.dialect import (
 from otel_blackboard.processor.usage import take_usage
 from otel_blackboard.processor.values import first_text, parsed
 from otel_blackboard.processor.wrappers import call_arguments
-from otel_blackboard.records import Light, Span
+from otel_blackboard.records import Light, Span, Value
 
 _TYPES: dict[str, Role] = {
     "generation": CHAT,
@@ -51,10 +54,24 @@ def _names(span: Span, role: Role) -> dict[str, str]:
     return {"agent_id": span.name} if role is AGENT else {"step_name": span.name} if role is NODE else {}
 
 
+def _time_ns(value: Value) -> int:
+    """A moment as ISO 8601, in JSON's quotes; -1 = none."""
+    if not isinstance(value, str):
+        return -1
+    try:
+        moment = datetime.fromisoformat(value.strip('"'))
+    except ValueError:
+        return -1
+    since = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - datetime(1970, 1, 1, tzinfo=UTC)
+    return (since.days * 86_400 + since.seconds) * 10**9 + since.microseconds * 1_000
+
+
 def _complete(light: Light, span: Span) -> None:
     attributes = span.attributes
     if (usage := attributes.get("langfuse.observation.usage_details")) is not None:
         take_usage(light, parsed(usage))
+    if (began := _time_ns(attributes.get("langfuse.observation.completion_start_time"))) >= span.start_ns:
+        light.labels.setdefault(TIME_TO_FIRST_TOKEN, str((began - span.start_ns) // 1_000_000))
     if attributes.get("langfuse.observation.level") == "ERROR" and light.status != "running":
         light.status = "failed"
         light.error = light.error or first_text(attributes.get("langfuse.observation.status_message"))
@@ -72,7 +89,7 @@ DIALECT = Dialect(
     role=_role,
     facts={
         "run_name": ("langfuse.trace.name",),
-        "conversation_id": ("langfuse.session.id",),
+        "conversation_id": ("session.id", "langfuse.session.id"),
         "user_id": ("langfuse.user.id",),
         "response_model": ("langfuse.observation.model.name",),
         "cost_usd": (inside("langfuse.observation.cost_details", "total"),),

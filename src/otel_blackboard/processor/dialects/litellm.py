@@ -18,8 +18,9 @@ from otel_blackboard.processor.dialects.dialect import (
     Dialect,
     Role,
     Source,
+    inside,
 )
-from otel_blackboard.processor.values import first_text, parsed
+from otel_blackboard.processor.values import first_text
 from otel_blackboard.records import Span, Value
 
 
@@ -54,10 +55,9 @@ def _provider(value: Value) -> Value:
     return provider if slash else None
 
 
-def _cost(value: Value) -> Value:
-    """Calls that failed have it, too, as 0.0: then it is not known."""
-    hidden = parsed(value)
-    return hidden.get("response_cost") or None if isinstance(hidden, dict) else None
+def _is_no_cost(span: Span, value: Value) -> bool:
+    """Calls that failed have a cost, too, of 0.0: then it is not known. An answer out of its cache did cost 0."""
+    return span.status_code == 2 and first_text(value) in ("0", "0.0")
 
 
 _GUARD_STATUS = {"success": "passed", "guardrail_intervened": "blocked"}
@@ -83,8 +83,9 @@ DIALECT = Dialect(
         "cached_input_tokens": (_counted("cached_tokens", "cache_read_input_tokens"),),
         "cache_write_tokens": (_counted("cache_write_tokens", "cache_creation_tokens", "cache_creation_input_tokens"),),
         "reasoning_tokens": (_counted("reasoning_tokens"),),
-        "cost_usd": (Source("hidden_params", _cost),),
+        "cost_usd": (inside("hidden_params", "response_cost"),),
     },
+    ignore={"cost_usd": _is_no_cost},
     content={"calls": ("gen_ai.completion.*",), "tools": ("llm.request.functions.*",)},
     labels={
         "guard_name": ("guardrail_name",),

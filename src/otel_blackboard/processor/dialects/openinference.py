@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 
+from otel_blackboard.processor.dialects.answers import FINISH_REASON, TIME_TO_FIRST_TOKEN
 from otel_blackboard.processor.dialects.dialect import (
     AGENT,
     CHAT,
@@ -166,7 +167,7 @@ def _complete_model_call(light: Light, span: Span) -> None:
                 setattr(light, fact, model)
     for event in span.events:
         if event.name == "First Token Stream Event" and event.time_ns >= span.start_ns:
-            light.labels["time_to_first_token_ms"] = str((event.time_ns - span.start_ns) // 1_000_000)
+            light.labels.setdefault(TIME_TO_FIRST_TOKEN, str((event.time_ns - span.start_ns) // 1_000_000))
             break
 
 
@@ -283,6 +284,7 @@ DIALECT = Dialect(
         "summary": (Source("output.value", _crew_answer),),
     },
     labels={
+        FINISH_REASON: ("llm.finish_reason",),
         "prompt_id": ("prompt.id",),
         "prompt_url": ("prompt.url",),
         "prompt_vendor": ("prompt.vendor",),

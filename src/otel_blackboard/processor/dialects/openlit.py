@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from otel_blackboard.processor.dialects.answers import TIME_TO_FIRST_TOKEN, seconds
 from otel_blackboard.processor.dialects.dialect import GUARDRAIL, Dialect, Role
 from otel_blackboard.records import Span
 
@@ -30,5 +31,6 @@ DIALECT = Dialect(
         "guard_type": ("guard.phase",),
         "guard_score": ("guard.score",),
         "guard_reason": ("guard.explanation",),
+        TIME_TO_FIRST_TOKEN: (seconds("gen_ai.server.time_to_first_token"),),
     },
 )

@@ -23,5 +23,4 @@ DIALECT = Dialect(
     scopes=(SCOPE,),
     role=_role,
     facts={},
-    labels={"finish_reason": ("gen_ai.response.finish_reason",)},
 )

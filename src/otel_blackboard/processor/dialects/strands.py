@@ -2,11 +2,13 @@
 
 A tool's arguments and result are the events `gen_ai.tool.message` and `gen_ai.choice` of its own span, told from those of
 a model call by their `id`. With `gen_ai_latest_experimental` all events are named
-`gen_ai.client.inference.operation.details`, one attribute each.
+`gen_ai.client.inference.operation.details`, one attribute each; before 1.62 a tool's arguments and result are the parts of
+its messages there.
 """
 
 from __future__ import annotations
 
+from otel_blackboard.processor.dialects.answers import TIME_TO_FIRST_TOKEN, milliseconds
 from otel_blackboard.processor.dialects.dialect import (
     NO_ROLE,
     RUN,
@@ -17,6 +19,7 @@ from otel_blackboard.processor.dialects.dialect import (
     not_provider,
 )
 from otel_blackboard.processor.values import first_text, parsed, to_json
+from otel_blackboard.processor.wrappers import part_of_call
 from otel_blackboard.records import Event, Light, Span, Value
 
 SCOPE = "strands.telemetry.tracer"
@@ -53,13 +56,21 @@ def _result(value: Value) -> Value:
     return value
 
 
+def _returned(light: Light, span: Span) -> Value:
+    for event in reversed(span.events):
+        if event.name == "gen_ai.choice":
+            return event.attributes.get("message")
+        if (messages := event.attributes.get("gen_ai.output.messages")) is not None:
+            return part_of_call(messages, "tool_call_response", light.tool_call_id, light.tool_name).get("response")
+    return None
+
+
 def _complete(light: Light, span: Span) -> None:
     attributes = span.attributes
     failed = "error" in (attributes.get("gen_ai.tool.status"), attributes.get("tool.status"))
     if light.role == TOOL and failed and light.status == "succeeded":  # 0.2 says OK
         light.status = "failed"
-        said = next((e.attributes.get("message") for e in reversed(span.events) if e.name == "gen_ai.choice"), None)
-        shown = _result(said)
+        shown = _result(_returned(light, span))
         light.error = light.error or ("" if shown is None else first_text(shown) or to_json(shown))[:2_000]
 
 
@@ -71,6 +82,7 @@ DIALECT = Dialect(
     role=_role,
     facts={},
     content={"system": ("system_prompt",)},
+    labels={TIME_TO_FIRST_TOKEN: (milliseconds("gen_ai.server.time_to_first_token"),)},
     ignore={"provider": not_provider("strands-agents")},
     unwrap={"result": _result},
     complete=_complete,

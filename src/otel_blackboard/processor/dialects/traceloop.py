@@ -31,6 +31,9 @@ from otel_blackboard.processor.values import first_text, parsed
 from otel_blackboard.processor.wrappers import call_arguments, python_literal, tool_message
 from otel_blackboard.records import Light, Span, Value
 
+_CREWAI, _CREW = "opentelemetry.instrumentation.crewai", "crewai.workflow"
+"""What runs a crew has no kind; 0.62 calls it an agent's, 0.45 nothing (read)."""
+
 _KINDS = {"workflow": RUN, "agent": AGENT, "task": NODE, "tool": EXECUTE_TOOL}
 _REQUESTS = {"chat": CHAT, "completion": CHAT, "embedding": EMBEDDINGS, "rerank": Role(PROVIDER_CALL, "rerank")}
 
@@ -38,6 +41,8 @@ _REQUESTS = {"chat": CHAT, "completion": CHAT, "embedding": EMBEDDINGS, "rerank"
 def _role(span: Span) -> Role | None:
     attributes = span.attributes
     kind = first_text(attributes.get("traceloop.span.kind"))
+    if not kind and span.name == _CREW and span.scope.name == _CREWAI:
+        return RUN
     if attributes.get("gen_ai.operation.name") == "create_agent":  # LangGraph: a trace of its own
         return NO_ROLE
     # Only what runs inside a task or a tool has a path: a workflow there is a part of the run, not a run.
@@ -117,13 +122,14 @@ DIALECT = Dialect(
     scopes=(
         "traceloop.tracer",
         "opentelemetry.instrumentation.langchain",
-        "opentelemetry.instrumentation.crewai",
+        _CREWAI,
     ),
     role=_role,
     facts={
         # In 0.45 a nested agent overwrites it for all below: the run goes by its root.
         "run_name": ("traceloop.workflow.name",),
-        "step_name": ("gen_ai.task.name",),
+        "step_name": ("gen_ai.task.name", "crewai.task.name"),
+        "agent_id": ("crewai.agent.role",),
         "conversation_id": (f"{_PROPERTIES}session_id", f"{_PROPERTIES}thread_id"),
         "user_id": (f"{_PROPERTIES}user_id",),
         "tool_call_id": (inside("gen_ai.tool.call.result", "output", "kwargs", "tool_call_id"),),
@@ -132,7 +138,7 @@ DIALECT = Dialect(
     },
     content={
         "input": ("gen_ai.task.input", "traceloop.entity.input"),
-        "output": ("gen_ai.task.output", "traceloop.entity.output"),
+        "output": ("gen_ai.task.output", "traceloop.entity.output", "crewai.crew.result"),
         "tools": ("llm.request.functions.*",),
         "arguments": ("traceloop.entity.input",),
         "result": ("traceloop.entity.output",),
