@@ -612,7 +612,8 @@ def _as_result(message: Message, data: dict[str, Any]) -> None:
         response = data["content"]
     elif not message.parts and data.get("content") is None:
         response = None
-    message.parts = [response_part(identity, response, data.get("name"))]
+    failed = data.get("is_error") is True or data.get("status") == "error"  # LangChain: status
+    message.parts = [response_part(identity, response, data.get("name"), failed)]
 
 
 # --------------------------------------------------------------------------------------------------------- finish reasons
