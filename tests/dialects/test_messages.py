@@ -293,6 +293,36 @@ SHAPES: dict[str, tuple[Any, list[dict[str, Any]]]] = {
         ],
         [HEARD],
     ),
+    "results of tools that failed": (
+        [
+            {
+                "role": "user",
+                "content": [{"type": "tool_result", "tool_use_id": "c1", "content": "no", "is_error": True}],
+            },
+            {"role": "user", "content": [{"toolResult": {"toolUseId": "c1", "status": "error", "content": "no"}}]},
+            {
+                "role": "user",
+                "content": [
+                    {"type": "tool-result", "toolCallId": "c1", "output": {"type": "error-text", "value": "no"}},
+                    {"tool_call_result": {"result": "no", "origin": {"id": "c1"}, "error": True}},
+                    {"call_id": "c1", "content": "no", "is_error": True},
+                    {"type": "tool_result", "tool_use_id": "c1", "is_error": True},
+                ],
+            },
+            {"type": "tool", "data": {"content": "no", "tool_call_id": "c1", "status": "error"}},
+            {
+                "role": "user",
+                "content": [{"type": "tool_result", "tool_use_id": "c1", "content": "a", "is_error": False}],
+            },
+        ],
+        [
+            said("user", result("no", is_error=True)),
+            said("user", result("no", is_error=True)),
+            said("user", *[result("no", is_error=True)] * 3, result(None, is_error=True)),
+            said("tool", result("no", is_error=True)),
+            said("user", result("a")),
+        ],
+    ),
     "a result that says nothing": (
         [{"role": "tool", "tool_call_id": "c1", "content": None}],
         [said("tool", result(None))],

@@ -30,7 +30,7 @@ def test_mlflow_quotes_every_value() -> None:
                   mlflow__llm__model="gpt-4o-mini-2024-07-18", mlflow__chat__tokenUsage={
                       "input_tokens": 120, "output_tokens": 18, "cache_read_input_tokens": 64},
                   mlflow__llm__cost={"total_cost": 0.5}, mlflow__spanInputs={"messages": json.loads(MESSAGES)},
-                  mlflow__spanOutputs={"id": "r1", "choices": [{"message": {"role": "assistant", "tool_calls": [
+                  mlflow__spanOutputs={"id": "r1", "model": "m", "choices": [{"message": {"role": "assistant", "tool_calls": [
                       {"id": "c1", "type": "function", "function": {"name": "look", "arguments": '{"x": 1}'}}]}}]})  # fmt: skip
     tool = mlflow(trace, "TOOL", "look", 3, 4, agent, mlflow__spanInputs={"x": 1}, mlflow__spanOutputs="found")
     rows, part = tree_of(trace.spans)

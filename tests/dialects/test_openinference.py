@@ -163,7 +163,7 @@ def test_facts_of_a_model_call() -> None:
             llm__invocation_parameters='{"model": "gpt-4o-mini", "temperature": 0}', llm__token_count__completion="18",
             llm__token_count__prompt_details__cache_read=64.0, llm__token_count__completion_details__reasoning=7,
             llm__token_count__prompt_details__cache_write=3, llm__cost__total=2e-05, session__id="s", user__id="u",
-            output__value='{"choices": [{"message": {}}], "id": "chatcmpl-1"}',
+            output__value='{"choices": [{"message": {}}], "id": "chatcmpl-1", "object": "chat.completion"}',
             llm__prompt_template__template="{city}?", llm__prompt_template__version="v1", tag__tags=["a", "b"],
         ),
     ).light  # fmt: skip
@@ -388,12 +388,24 @@ def test_langchain_puts_its_traceback_into_the_status() -> None:
         ("Paris", '"Paris"'),
         ("{'city': 'Paris', 'days': 2}", '{"city":"Paris","days":2}'),
         ('{"args": [], "sanitize_inputs_outputs": true, "kwargs": {"city": "Paris"}}', '{"city":"Paris"}'),
+        ('{"args": ["ls", "-l"]}', '{"args":["ls","-l"]}'),
+        ('{"kwargs": {"a": 1}}', '{"kwargs":{"a":1}}'),
+        ('{"args": [1], "kwargs": {}}', "[1]"),
+        ('{"args": [], "kwargs": {}}', "{}"),
+        ('{"args": ["ls"], "kwargs": {}, "shell": true}', '{"args":["ls"],"kwargs":{},"shell":true}'),
         ('{"x": "yyy...[truncated]', '"{\\"x\\": \\"yyy...[truncated]"'),
     ],
 )
 def test_arguments_in_the_shapes_of_frameworks(sent: str, arguments: str) -> None:
     (draft,) = tool(input__value=sent, tool__name="look", tool__parameters='{"type": "object"}').drafts
     assert draft.row.arguments == arguments
+
+
+def test_an_argument_called_args_is_as_it_was_asked_for() -> None:
+    (draft,) = tool(input__value='{"args": ["ls", "-l"]}', tool__name="run").drafts
+    asking = Trace().chat(1, 2, asks=[("c1", "run", {"args": ["ls", "-l"]})])
+    (asked,) = read_span(TENANT, asking).light.requested
+    assert draft.row.arguments_sha256 == asked.arguments_sha256
 
 
 def test_the_name_of_a_tool_is_not_that_of_its_class() -> None:

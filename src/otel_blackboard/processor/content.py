@@ -36,6 +36,9 @@ KEYS = frozenset(key for key in _OF_DIALECTS if not key.endswith(".*")) | frozen
     """.split()
 )
 
+PLAIN = frozenset(key for dialect in BY_FIELD for key in dialect.plain)
+"""Keys whose value is an answer itself, and no message around one."""
+
 _FAMILIES = {key[:-2] for key in _OF_DIALECTS if key.endswith(".*")} | set(
     """
     llm.input_messages llm.output_messages llm.prompts llm.choices llm.tools

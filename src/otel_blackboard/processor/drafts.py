@@ -10,10 +10,11 @@ from typing import Any
 
 import orjson
 
+from otel_blackboard.processor.content import PLAIN
 from otel_blackboard.processor.dialects.dialect import STEP, Part
 from otel_blackboard.processor.flattened import lost, unflatten
 from otel_blackboard.processor.identity import artifact_id
-from otel_blackboard.processor.messages import Message, ToolCall, read_messages
+from otel_blackboard.processor.messages import Message, ToolCall, plain_answer, read_messages
 from otel_blackboard.processor.row_text import Contents
 from otel_blackboard.processor.values import (
     compact,
@@ -280,6 +281,8 @@ def _is_family(part: Part) -> bool:
 
 
 def _messages_of(part: Part) -> list[Message]:
+    if part.field in PLAIN:
+        return plain_answer(part.value)
     value = unflatten(part.value) if _is_family(part) else part.value
     return read_messages(value, "assistant" if part.meaning in _ANSWER else "user")
 

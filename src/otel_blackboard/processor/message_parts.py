@@ -1,6 +1,6 @@
 """Parts of chat messages in the shapes that instrumentations send (dialects.md A), read into those of OpenTelemetry's GenAI
 conventions: `{type: text, content}`, `{type: reasoning, content}`, `{type: tool_call, id, name, arguments}`,
-`{type: tool_call_response, id, response}`, `{type: blob, modality, mime_type, content}`, `{type: uri, uri}`,
+`{type: tool_call_response, id, response, is_error?}`, `{type: blob, modality, mime_type, content}`, `{type: uri, uri}`,
 `{type: file, file_id}`. A part that is not understood stays as it came. Nothing here raises.
 """
 
@@ -60,10 +60,12 @@ def call_part(identity: Any, name: Any, arguments: Any) -> Part:
     return part
 
 
-def response_part(identity: Any, response: Any, name: Any = None) -> Part:
+def response_part(identity: Any, response: Any, name: Any = None, failed: bool = False) -> Part:
     part: Part = {"type": "tool_call_response", "id": _id(identity), "response": response}
     if isinstance(name, str) and name:
         part["name"] = name
+    if failed:  # the conventions allow further properties, and have no word of their own for it
+        part["is_error"] = True
     return part
 
 
@@ -170,8 +172,15 @@ def _result(part: Part) -> list[Part] | None:
     for key in ("response", "result", "content", "output"):
         if key in part:
             name = part.get("name", part.get("toolName"))
-            return [response_part(identity, _plain_result(part[key], part.get("type")), name)]
-    return [response_part(identity, None, part.get("name"))] if identity else None
+            return [response_part(identity, _plain_result(part[key], part.get("type")), name, _failed(part))]
+    return [response_part(identity, None, part.get("name"), _failed(part))] if identity else None
+
+
+def _failed(part: Part) -> bool:
+    """Anthropic and AutoGen `is_error: true`, AI SDK ≥ 5 `output: {type: error-text | error-json, value}`."""
+    output = part.get("output") if part.get("type") == "tool-result" else None
+    kind = output.get("type") if isinstance(output, dict) else None
+    return part.get("is_error") is True or (isinstance(kind, str) and kind.startswith("error-"))
 
 
 _RESULT_IDS = ("tool_use_id", "call_id", "toolCallId", "tool_call_id", "id")
@@ -201,7 +210,8 @@ def _haystack_result(part: Part) -> list[Part] | None:
     origin = result.get("origin")
     if not isinstance(origin, dict):
         origin = {}
-    return [response_part(origin.get("id"), result.get("result"), origin.get("tool_name"))]
+    failed = result.get("error") is True
+    return [response_part(origin.get("id"), result.get("result"), origin.get("tool_name"), failed)]
 
 
 def _bedrock_result(part: Part) -> list[Part] | None:
@@ -216,7 +226,8 @@ def _bedrock_result(part: Part) -> list[Part] | None:
         and content[0].keys() == {"json"}
     ):
         content = content[0]["json"]
-    return [response_part(result.get("toolUseId"), _plain_result(content, ""), result.get("name"))]
+    failed = result.get("status") == "error"
+    return [response_part(result.get("toolUseId"), _plain_result(content, ""), result.get("name"), failed)]
 
 
 def _gemini_result(part: Part) -> list[Part] | None:

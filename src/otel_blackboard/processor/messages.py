@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from otel_blackboard.processor.message_parts import Part, as_text, call_part, is_part, read_part, response_part
-from otel_blackboard.processor.values import parsed
+from otel_blackboard.processor.values import parsed, to_json
 from otel_blackboard.records import Value
 
 
@@ -73,27 +73,40 @@ def read_request(value: Value, role: str = "user") -> Request:
     """A whole request, a response, or the messages of one, whatever is around them."""
     request = Request([], [], [])
     data = _structured(value)
-    if isinstance(value, str) and not isinstance(data, str) and not _is_understood(data):
+    if isinstance(value, str) and not isinstance(data, str) and not _is_understood(data, role):
         request.messages.append(_plain(role, read_part(value)))  # somebody said JSON
     else:
         _collect(request, data, role, 0)
     return request
 
 
-def _is_understood(data: Any) -> bool:
+def plain_answer(value: Value) -> list[Message]:
+    """The answer that a value is, where it is known to be no message, whatever it reads like."""
+    text = as_text(value) if isinstance(value, str | bytes) else to_json(value)
+    return [Message("assistant", [{"type": "text", "content": text}])]
+
+
+def _is_understood(data: Any, role: str) -> bool:
     if isinstance(data, dict):
-        return _is_message(data) or _held(data) is not None or is_part(data) or read_part(data) != [data]
+        return _is_message(data) or _held(data, role) is not None or is_part(data)
     if isinstance(data, list):
-        return not data or any(
-            isinstance(item, str | list) or (isinstance(item, dict) and _is_understood(item)) for item in data
-        )
+        return not data or any(_is_item(item, role) for item in data)
     return data is None
+
+
+def _is_item(item: Any, role: str) -> bool:
+    item = _structured(item) if isinstance(item, str) and item[:1] == "{" else item
+    if isinstance(item, str):
+        return role != "assistant"  # several prompts; several texts of an answer are its data
+    if isinstance(item, dict):
+        return _is_understood(item, role) or not _OF_PARTS.isdisjoint(item)
+    return isinstance(item, list)
 
 
 def read_system(value: Value) -> list[Part]:
     """Instructions: text, parts, one message or several."""
     data = _structured(value)
-    if isinstance(value, str) and not isinstance(data, str) and not _is_understood(data):
+    if isinstance(value, str) and not isinstance(data, str) and not _is_understood(data, "system"):
         data = value
     parts: list[Part] = []
     for item in data if isinstance(data, list) else [data]:
@@ -186,8 +199,8 @@ def _collect(request: Request, data: Any, role: str, depth: int) -> None:
         request.messages.extend(_prose(as_text(data), role))
     elif _is_message(data):
         request.messages.append(_message(data, role))
-    elif depth == _DEEPEST or (key := _held(data)) is None:
-        request.messages.append(_plain(role, read_part(data)))
+    elif depth == _DEEPEST or (key := _held(data, role)) is None:
+        request.messages.append(_plain(role, _alone(data)))
     else:
         config = data.get("config", data.get("toolConfig"))  # Gemini, Bedrock
         for around in (data, config if isinstance(config, dict) else {}):
@@ -203,7 +216,7 @@ def _collect(request: Request, data: Any, role: str, depth: int) -> None:
 _SYSTEM = ("system", "instructions", "system_instruction", "systemInstruction", "system_instructions")
 
 _HELD = ("messages", "choices", "generations", "candidates", "replies", "contents", "chat_messages")
-"""Keys under which messages are, whatever stands beside them."""
+"""Keys under which messages are; of a request, whatever stands beside them."""
 
 _MAYBE_HELD = (
     "input",
@@ -219,6 +232,9 @@ _MAYBE_HELD = (
 )
 """The same, but any map may have such a key."""
 
+_MAYBE_ANSWER = ("output", "outputs", "response", "update")
+"""Those of them that have an answer; the others may be its data."""
+
 _PLAIN_TEXT = ("prompt", "input", "output")
 """What is text under these keys is what was said, also if it reads like JSON."""
 
@@ -230,10 +246,21 @@ _OF_REQUESTS = frozenset(
 )
 
 
-def _held(data: dict[str, Any]) -> str | None:
-    """The key under which a map has its messages."""
+_AROUND = frozenset(
+    "id index object created created_at model usage usage_metadata finish_reason finishReason stop_reason stopReason "
+    "raw_finish_reason stop_sequence logprobs response_metadata generation_info llm_output meta _meta cached "
+    "service_tier system_fingerprint".split()
+)
+"""What emitters and providers put around an answer."""
+
+
+def _held(data: dict[str, Any], role: str) -> str | None:
+    """The key under which a map has its messages. A request may have any parameters beside them; an answer may be a map of
+    somebody's own that has such a key: then it is said as a whole."""
+    if role == "assistant":
+        return _answer_held(data)
     for key in _HELD:
-        if isinstance(held := data.get(key), list | dict) or (isinstance(held, str) and held[:1] in ("[", "{")):
+        if isinstance(held := data.get(key), list | dict) or _is_structure(held):
             return key
     for key in _MAYBE_HELD:
         held = data.get(key)
@@ -250,6 +277,24 @@ def _held(data: dict[str, Any]) -> str | None:
         if key == "prompts" and isinstance(held, list):
             return key
     return "contents" if isinstance(data.get("contents"), str) else None
+
+
+def _answer_held(data: dict[str, Any]) -> str | None:
+    for key in (*_HELD, *_MAYBE_HELD):
+        held = data.get(key)
+        if not held:
+            continue
+        inner = parsed(held) if key in _HELD and _is_structure(held) else held
+        if (key in _HELD or key in _MAYBE_ANSWER) and _has_messages(inner):
+            return key
+        said = isinstance(inner, list | dict) or key in _PLAIN_TEXT or key == "contents"
+        if said and isinstance(inner, str | list | dict) and data.keys() - {key} <= _AROUND:
+            return key
+    return None
+
+
+def _is_structure(value: Any) -> bool:
+    return isinstance(value, str) and value[:1] in ("[", "{")
 
 
 def _has_messages(data: Any) -> bool:
@@ -283,7 +328,19 @@ def _collect_list(request: Request, data: list[Any], role: str, depth: int) -> N
     elif role != "assistant" and items and all(isinstance(item, str) for item in items):  # several prompts
         request.messages.extend(_plain(role, read_part(item)) for item in items)
     else:
-        request.messages.append(_plain(role, [part for item in items for part in read_part(item)]))
+        request.messages.append(_plain(role, [part for item in items for part in _alone(item)]))
+
+
+def _alone(item: Any) -> list[Part]:
+    """A part that no message is around. A map with keys of its own beside them is data, and is said as a whole."""
+    parts = read_part(item)
+    if not isinstance(item, dict) or parts == [item] or is_part(item) or not _OF_PARTS.isdisjoint(item):
+        return parts
+    return read_part(as_text(item))
+
+
+_OF_PARTS = frozenset(("toolCallId", "block_type", "message_content"))
+"""Keys that nothing but a part of a message has (AI SDK, LlamaIndex, OpenInference)."""
 
 
 def _told_by_events(items: list[Any]) -> bool:
@@ -349,36 +406,58 @@ def _role_of_class(value: Any) -> str:
 _CONTENT = ("parts", "contents", "blocks", "content", "tool_calls", "function_call", "reasoning_content", "message")
 
 
+_OF_MESSAGE = _AROUND | frozenset(
+    "type content _content contents parts blocks message delta text tool_calls tool_call_id function_call refusal reasoning "
+    "reasoning_content thought audio annotations additional_kwargs invalid_tool_calls content_filter_results".split()
+)
+"""Keys of a message without a role, and of the envelopes around one. With others beside it, a `content` is data."""
+
+_OF_SPEAKER = frozenset(("role", "_role", "name", "_name"))
+
+
 def _is_message(data: Any) -> bool:
     if not isinstance(data, dict):
         return False
     if "role" in data or "_role" in data:  # '_role': Haystack 1
-        return bool(_role_named(data.get("role", data.get("_role")))) or any(key in data for key in _CONTENT)
+        if _role_named(data.get("role", data.get("_role"))):
+            return True
+        return any(key in data for key in _CONTENT) and data.keys() <= _OF_MESSAGE | _OF_SPEAKER
     kind = data.get("type")
-    if isinstance(kind, str):
+    if isinstance(kind, str) and kind != "message":
         if kind == "constructor":
             return isinstance(data.get("kwargs"), dict) and "lc" in data
-        if kind == "message" or kind.endswith(("Message", "MessageChunk")):
+        if kind.endswith(("Message", "MessageChunk")):
             return "content" in data or "data" in data
         if "content" in data or isinstance(data.get("data"), dict):
             return _role_of_class(kind) != "" and not isinstance(data.get("function"), dict)
-        return isinstance(data.get("message"), dict)
+        return _is_said(data.get("message"))
     if isinstance(data.get("event.name"), str):
         return str(data["event.name"]).startswith("gen_ai.")
-    message = data.get("message")
-    if isinstance(message, dict) or isinstance(data.get("delta"), dict) or isinstance(data.get("parts"), list):
+    message, delta, content = data.get("message"), data.get("delta"), data.get("content")
+    if _is_said(message) or _is_said(delta):
         return True
-    if isinstance(message, str):
-        return len(data) == 1 or "finish_reason" in data or "index" in data
-    if "content" in data:
-        return "call_id" not in data
+    if isinstance(content, dict) and (isinstance(content.get("parts"), list) or _role_named(content.get("role"))):
+        return True  # Gemini
     if any(isinstance(data.get(key), dict) and "text" in data[key] for key in _WRAPPED_TEXT):
         return len(data) == 1
+    if not data.keys() <= _OF_MESSAGE:
+        return False
+    if isinstance(message, str):
+        return len(data) == 1 or "finish_reason" in data or "index" in data
     return (
-        isinstance(data.get("tool_calls"), list)
-        or isinstance(data.get("blocks"), list)
+        "content" in data
+        or isinstance(message, dict)
+        or isinstance(delta, dict)
+        or any(isinstance(data.get(key), list) for key in ("parts", "blocks", "tool_calls"))
         or ("text" in data and ("finish_reason" in data or "generation_info" in data))
     )
+
+
+def _is_said(inner: Any) -> bool:
+    """Whether a map plainly is a message that an envelope is around."""
+    if not isinstance(inner, dict) or not inner:
+        return False
+    return "role" in inner or "lc" in inner or _role_of_class(inner.get("type")) != "" or inner.keys() <= _OF_MESSAGE
 
 
 _WRAPPED_TEXT = ("prompt", "completion", "embedding")
@@ -533,7 +612,8 @@ def _as_result(message: Message, data: dict[str, Any]) -> None:
         response = data["content"]
     elif not message.parts and data.get("content") is None:
         response = None
-    message.parts = [response_part(identity, response, data.get("name"))]
+    failed = data.get("is_error") is True or data.get("status") == "error"  # LangChain: status
+    message.parts = [response_part(identity, response, data.get("name"), failed)]
 
 
 # --------------------------------------------------------------------------------------------------------- finish reasons

@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 
 from otel_blackboard.processor import content as content_rules
-from otel_blackboard.processor.dialects.dialect import Dialect, Part
+from otel_blackboard.processor.dialects.dialect import Dialect, Part, says_nothing
 from otel_blackboard.processor.precedence import Shape, Table
 from otel_blackboard.processor.values import (
     CONTENT,
@@ -100,9 +100,10 @@ def parts_of(attributes: Attributes, families: dict[str, Value], table: Table) -
             sent = value
             if take is not None and value is not None:
                 value = take(value)
-            if value is not None and value != "":
-                found[meaning] = Part(meaning, key if value is sent else f"{key}#{meaning}", value)
-                break
+            if value is None or value == "" or (key not in content_rules.PLAIN and says_nothing(meaning, value)):
+                continue
+            found[meaning] = Part(meaning, key if value is sent else f"{key}#{meaning}", value)
+            break
         else:  # nothing said is something said where it is what a tool returned
             if meaning == "result" and (empty := next((key for key, _ in sources if attributes.get(key) == ""), "")):
                 found[meaning] = Part(meaning, empty, "")

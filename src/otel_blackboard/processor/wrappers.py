@@ -26,10 +26,10 @@ def python_literal(value: Value) -> Value:
 
 
 def call_arguments(value: Value) -> Value:
-    """The arguments of a decorated function: `{"args": […], "kwargs": {…}}`, either of which may be missing; smolagents puts
-    its own `sanitize_inputs_outputs` beside them (captured)."""
+    """The arguments of a decorated function: `{"args": […], "kwargs": {…}}`, always both; smolagents puts its own
+    `sanitize_inputs_outputs` beside them (captured). Either alone is an argument that is called so."""
     data = parsed(value)
-    if not isinstance(data, dict) or not data or not data.keys() <= _OF_A_CALL:
+    if not isinstance(data, dict) or not {"args", "kwargs"} <= data.keys() <= _OF_A_CALL:
         return value
     positional, named = data.get("args"), data.get("kwargs")
     if not positional:
@@ -38,6 +38,21 @@ def call_arguments(value: Value) -> Value:
 
 
 _OF_A_CALL = {"args", "kwargs", "sanitize_inputs_outputs"}
+
+
+def response_id(answer: Value) -> str:
+    """The id in a provider's own answer: beside what was said and by which model, or what it cost. An `id` in any other map
+    is data of the application, which two calls may say alike."""
+    if isinstance(answer, str) and '"id"' not in answer:
+        return ""
+    answer = parsed(answer)
+    if not isinstance(answer, dict) or not isinstance(identity := answer.get("id"), str):
+        return ""
+    said = any(isinstance(answer.get(key), list) for key in ("choices", "output", "content", "candidates"))
+    return identity if (said or isinstance(answer.get("message"), dict)) and not _BY.isdisjoint(answer) else ""
+
+
+_BY = frozenset(("model", "object", "usage"))
 
 
 def tool_message_fields(value: Value) -> dict[str, Value]:

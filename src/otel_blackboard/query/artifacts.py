@@ -14,6 +14,7 @@ from typing import Any
 
 import orjson
 
+from otel_blackboard.processor.content import PLAIN
 from otel_blackboard.processor.dialects import BY_FIELD
 from otel_blackboard.processor.dialects.dialect import FLOW_RUN, PROVIDER_CALL, STEP, TOOL
 from otel_blackboard.processor.dialects.genai import message_role
@@ -24,6 +25,7 @@ from otel_blackboard.processor.message_parts import read_part
 from otel_blackboard.processor.messages import (
     Message,
     Request,
+    plain_answer,
     read_messages,
     read_request,
     read_system,
@@ -480,7 +482,11 @@ def _messages(artifact: Artifact, contents: Sequence[bytes]) -> bytes:
 def _messages_in(bodies: Iterable[Body], contents: Iterable[bytes]) -> list[Message]:
     messages: list[Message] = []
     for body, content in zip(bodies, contents, strict=True):
-        value = parsed(content.decode(errors="replace"))
+        text = content.decode(errors="replace")
+        if body.field in PLAIN:
+            messages += plain_answer(text)
+            continue
+        value = parsed(text)
         messages += read_messages(unflatten(value) if body.encoding == "pairs" else value, "assistant")
     return messages
 

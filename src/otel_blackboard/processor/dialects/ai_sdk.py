@@ -151,6 +151,7 @@ DIALECT = Dialect(
         "arguments": ("ai.toolCall.args",),
         "result": ("ai.toolCall.result",),
     },
+    plain=("ai.response.text", "ai.response.object", "ai.result.text", "ai.result.object"),
     labels={
         "tags": ("ai.telemetry.metadata.tags",),
         FINISH_REASON: ("ai.response.finishReason",),

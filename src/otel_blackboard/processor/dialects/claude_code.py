@@ -188,6 +188,7 @@ DIALECT = Dialect(
             _named("file_path", "file_path"),
         ),
     },
+    plain=("response.model_output", "response"),
     labels={
         "skill_name": ("skill_name", "skill.name", _of_parameters("skill_name")),
         "skill_source": ("skill.source",),

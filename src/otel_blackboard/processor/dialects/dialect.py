@@ -78,6 +78,15 @@ class Part(NamedTuple):
     value: Value
 
 
+def says_nothing(meaning: str, value: Value) -> bool:
+    """Whether the value is there and empty. What a tool was given and returned may be an empty list or map."""
+    return value is None or value == "" or (meaning in _OF_MESSAGES and value in _NOTHING)
+
+
+_OF_MESSAGES = frozenset(("system", "input", "output", "reasoning", "calls", "tools"))
+_NOTHING: tuple[Value, ...] = ("[]", "{}", "null", [], {})
+
+
 @dataclass(frozen=True)
 class Dialect:
     """A dialect is asked about the spans and log records that it knows: by an attribute key, or by the instrumentation
@@ -98,6 +107,9 @@ class Dialect:
     """Meaning (request, response, system, input, output, tools, arguments, result, query, documents, summary, and the
     pointers `input_ref` …) → where it stands, in order. A key that ends in '.*' is a flattened family. Where an emitter
     keeps the pieces of a model's answer apart: `calls` (of tools, where the output itself lists none) and `reasoning`."""
+    plain: tuple[str, ...] = ()
+    """Keys of `output` whose value is the answer itself, text or an application's own structure: never a message to be
+    read, whatever it looks like."""
     labels: Keys = field(default_factory=dict)
     """Label of records.Light.labels → where it stands, in order."""
     ignore: Mapping[str, Callable[[Span, Value], bool]] = field(default_factory=dict)

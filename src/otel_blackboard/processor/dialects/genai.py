@@ -24,8 +24,9 @@ from otel_blackboard.processor.dialects.dialect import (
     Part,
     Role,
     not_provider,
+    says_nothing,
 )
-from otel_blackboard.processor.values import first_text
+from otel_blackboard.processor.values import first_text, parsed
 from otel_blackboard.records import Attributes, Event, LogRecord, Span
 
 DETAILS = "gen_ai.client.inference.operation.details"
@@ -91,7 +92,11 @@ _DETAIL_PARTS = (
 
 
 def _details(attributes: Attributes) -> list[Part]:
-    return [Part(meaning, key, attributes[key]) for meaning, key in _DETAIL_PARTS if key in attributes]
+    return [
+        Part(meaning, key, attributes[key])
+        for meaning, key in _DETAIL_PARTS
+        if key in attributes and not says_nothing(meaning, attributes[key])
+    ]
 
 
 def _event(event: Event) -> list[Part]:
@@ -108,10 +113,15 @@ def _event(event: Event) -> list[Part]:
     message: Attributes = {"role": message_role(event.name)}
     message |= {key: value for key, value in attributes.items() if not key.startswith("gen_ai.")}
     content = attributes.get("gen_ai.event.content")
-    if content is not None:
+    body = parsed(content) if isinstance(content, str) and content[:1] == "{" else content
+    if isinstance(body, dict) and not _OF_BODY.isdisjoint(body):  # Azure's clients; others put the text there
+        message |= body
+    elif content is not None:
         message.setdefault("content", content)
     return [Part("output" if role == "choice" else "message", "*", message)]
 
+
+_OF_BODY = frozenset(("role", "content", "message", "tool_calls"))
 
 _MESSAGE_EVENTS = {
     "gen_ai.system.message": "system",

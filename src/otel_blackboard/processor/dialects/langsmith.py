@@ -26,7 +26,7 @@ from otel_blackboard.processor.dialects.dialect import (
     not_provider,
 )
 from otel_blackboard.processor.values import first_text, parsed
-from otel_blackboard.processor.wrappers import tool_message
+from otel_blackboard.processor.wrappers import response_id, tool_message
 from otel_blackboard.records import Light, Span, Value
 
 _KINDS: dict[str, Role] = {
@@ -73,7 +73,7 @@ def _complete(light: Light, span: Span) -> None:
         return
     said = _response_metadata(answer)
     light.response_model = light.response_model or first_text(said.get("model_name")) or first_text(said.get("model"))
-    light.response_id = light.response_id or first_text(said.get("id"))
+    light.response_id = light.response_id or (response_id(answer) if said is answer else first_text(said.get("id")))
 
 
 def _response_metadata(answer: dict[str, Any]) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from otel_blackboard.processor.dialects.dialect import (
 )
 from otel_blackboard.processor.usage import include_cache
 from otel_blackboard.processor.values import first_text, parsed
+from otel_blackboard.processor.wrappers import response_id
 from otel_blackboard.records import Light, Span
 
 _TYPES: dict[str, Role] = {
@@ -62,8 +63,7 @@ def _complete(light: Light, span: Span) -> None:
         return
     include_cache(light)
     if light.operation == "chat" and not light.response_id:
-        answer = parsed(span.attributes.get("mlflow.spanOutputs"))
-        light.response_id = first_text(answer.get("id")) if isinstance(answer, dict) else ""
+        light.response_id = response_id(span.attributes.get("mlflow.spanOutputs"))
 
 
 def _unquoted(key: str) -> Source:

@@ -36,6 +36,7 @@ from otel_blackboard.processor.wrappers import (
     call_arguments,
     function_response,
     python_literal,
+    response_id,
     tool_message,
     tool_message_fields,
 )
@@ -158,7 +159,8 @@ _LABEL = 1_024
 
 def _complete_model_call(light: Light, span: Span) -> None:
     if not light.response_id and light.operation == "chat":
-        light.response_id = _response_id(span.attributes.get("output.value"))
+        answer = span.attributes.get("output.value")
+        light.response_id = response_id(answer) or _langchain_id(answer)
     if span.scope.name == _LITELLM:  # `openai/gpt-4o-mini`
         for fact in ("request_model", "response_model"):
             provider, _, model = getattr(light, fact).partition("/")
@@ -171,14 +173,10 @@ def _complete_model_call(light: Light, span: Span) -> None:
             break
 
 
-def _response_id(output: Value) -> str:
-    """The id in a provider's own answer: at its top, or where LangChain keeps it."""
-    if isinstance(output, str) and '"id"' not in output:
+def _langchain_id(answer: Value) -> str:
+    if isinstance(answer, str) and '"generations"' not in answer:
         return ""
-    answer = parsed(output)
-    if not isinstance(answer, dict):
-        return ""
-    return first_text(answer.get("id")) or first_text(value_at(answer, *_LANGCHAIN_ID))
+    return first_text(value_at(answer, *_LANGCHAIN_ID))
 
 
 _LANGCHAIN_ID = ("generations", 0, 0, "message", "kwargs", "response_metadata", "id")

@@ -67,4 +67,5 @@ DIALECT = Dialect(
         "arguments": ("tool_arguments",),
         "result": ("tool_response",),
     },
+    plain=("final_result",),
 )
