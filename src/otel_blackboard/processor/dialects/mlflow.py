@@ -23,8 +23,8 @@ from otel_blackboard.processor.dialects.dialect import (
     inside,
 )
 from otel_blackboard.processor.usage import include_cache
-from otel_blackboard.processor.values import first_text, parsed
-from otel_blackboard.records import Light, Span
+from otel_blackboard.processor.values import first_text, parsed, whole_number
+from otel_blackboard.records import Light, Span, Value
 
 _TYPES: dict[str, Role] = {
     "AGENT": AGENT,
@@ -60,10 +60,26 @@ def _complete(light: Light, span: Span) -> None:
         light.labels.setdefault("guard_name", span.name)
     if light.role != PROVIDER_CALL:
         return
-    include_cache(light)
-    if light.operation == "chat" and not light.response_id:
+    cached = light.cached_input_tokens or light.cache_write_tokens
+    if cached or (light.operation == "chat" and not light.response_id):
         answer = parsed(span.attributes.get("mlflow.spanOutputs"))
-        light.response_id = first_text(answer.get("id")) if isinstance(answer, dict) else ""
+        if not isinstance(answer, dict):
+            return
+        if light.operation == "chat" and not light.response_id:
+            light.response_id = first_text(answer.get("id"))
+        if cached:
+            include_cache(light, beside=_is_raw(light, answer.get("usage")))
+
+
+def _is_raw(light: Light, usage: Value) -> bool:
+    """Whether the figures are those of an answer of Anthropic's, which counts its cache beside. Autologging handed them on
+    as they are at first (read: 3.10, mlflow#20956), and adds them up since (mlflow#22516)."""
+    if not isinstance(usage, dict) or not any(name in usage for name in _OF_ANTHROPIC):
+        return False
+    return whole_number(usage.get("input_tokens")) == light.input_tokens
+
+
+_OF_ANTHROPIC = ("cache_read_input_tokens", "cache_creation_input_tokens")
 
 
 def _unquoted(key: str) -> Source:
