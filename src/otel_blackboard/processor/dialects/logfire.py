@@ -3,7 +3,8 @@
 A span's name is a template (`Chat Completion with {request_data[model]!r}`), `logfire.msg` what it says. Spans of other
 instrumentations that pass through Logfire have its keys, too. Of a span that has not ended a copy may come with
 `logfire.span_type` = `pending_span`. A streamed answer is a span of zero length beside its request's (`log`): content, ids
-and usage are on it alone. Before 4.0 the request and the answer are `request_data` and `response_data`.
+and usage are on it alone. Before 4.0 the request and the answer are `request_data` and `response_data`; since then
+`request_data` has the model alone, unless the older version of its conventions is asked for, too.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ def _names(span: Span, role: Role) -> dict[str, str]:
 
 
 _REQUEST = ("request_data", "gen_ai.system_instructions", "gen_ai.input.messages")
-"""What was asked: since 4.0 `request_data` is the model alone, and the rest stands in the conventions' attributes."""
+"""What was asked; the same on both pieces (captured)."""
 
 
 def _complete(light: Light, span: Span) -> None:
