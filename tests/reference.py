@@ -19,6 +19,8 @@ from otel_blackboard.processor.identity import artifact_id, slug
 from otel_blackboard.processor.prices import set_price
 from otel_blackboard.query.times import duration_ms, rfc3339
 from otel_blackboard.records import (
+    CACHED_INPUT,
+    REQUEST,
     SATELLITE,
     ArtifactRow,
     Body,
@@ -217,6 +219,9 @@ def completed(light: Light, records: Iterable[LogLight]) -> Light:
             if getattr(light, name) in (None, "", ()):
                 setattr(light, name, getattr(each, name))
     light.has_output = light.has_output or any(each.has_output for each in own)
+    from_cache = sum(count or 0 for count in (light.cached_input_tokens, light.cache_write_tokens))
+    if light.input_tokens is not None and from_cache > light.input_tokens:  # counted beside: it cannot be otherwise
+        light.input_tokens, light.labels = light.input_tokens + from_cache, light.labels | {CACHED_INPUT: "beside"}
     return priced_anew(light)
 
 
@@ -555,7 +560,7 @@ def _is_one(inside: Sequence[Node], summing: set[Node]) -> bool:
 
 
 def _of_one_id(by_start: Sequence[Node], key: str) -> list[tuple[Node, Node]]:
-    """Each record with the one before it of the same id that ends last, if it is near, or a tool of the same arguments."""
+    """Each record with the one before it of the same id that ends last: a model's if it is near, a tool's if it is one call."""
     pairs = []
     for place, node in enumerate(by_start):
         before = [
@@ -568,9 +573,21 @@ def _of_one_id(by_start: Sequence[Node], key: str) -> list[tuple[Node, Node]]:
         ]
         if before:
             latest = max(before, key=lambda each: _end(each.light))  # the first of equals
-            if _near(node.light, latest.light) or (key == "tool_call_id" and not _other_arguments(latest, node)):
+            if _one_invocation(latest, node) if key == "tool_call_id" else _near(node.light, latest.light):
                 pairs.append((latest, node))
     return pairs
+
+
+def _one_invocation(earlier: Node, later: Node) -> bool:
+    """Of two records of one tool call id: while the first goes on; or soon after, if neither says another tool or other
+    arguments; or at any time, if both say the same arguments."""
+    names = {each.light.tool_name for each in (earlier, later) if each.light.tool_name != each.light.name}
+    if later.light.start_ns < _end(earlier.light):
+        return True
+    if len(names) == 2 or _other_arguments(earlier, later):
+        return False
+    both_say = bool(earlier.light.arguments_sha256 and later.light.arguments_sha256)
+    return both_say or _near(earlier.light, later.light)
 
 
 def _agree(members: Sequence[Node]) -> None:
@@ -648,6 +665,7 @@ def _streamed(by_start: Sequence[Node]) -> list[tuple[Node, Node]]:
                 for each in waiting
                 if each.parent is node.parent
                 and (each.light.scope, each.light.request_model) == (light.scope, light.request_model)
+                and each.light.labels.get(REQUEST) == light.labels.get(REQUEST)
             ]
             if beside:
                 waiting.remove(beside[-1])

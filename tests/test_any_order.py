@@ -33,7 +33,7 @@ from otel_blackboard.query.api import _parent, _span_order, make_api
 from otel_blackboard.query.artifacts import blackboard
 from otel_blackboard.query.runs import merge_parts
 from otel_blackboard.query.shown import shown_artifact, shown_prompt, shown_run, shown_timeline_span
-from otel_blackboard.records import LogRecord, Resource, Scope, Span, Tenant
+from otel_blackboard.records import REQUEST, LogRecord, Resource, Scope, Span, Tenant
 from otel_blackboard.service import Stores, open_stores
 from tests import reference
 from tests.dialects.speaking import speaking
@@ -78,6 +78,7 @@ MADE_UP = Dialect(
         "guard_name": ("made_up.guard",),
         "tripped_guard": ("made_up.tripped",),
         "pass_key": ("made_up.pass_key",),
+        REQUEST: ("made_up.asked",),
     },
     join_key=lambda span: str(span.attributes.get("made_up.session", "")),
     log_spans=_log_spans,
@@ -186,6 +187,7 @@ def attributes_of(draw: st.DrawFn, kind: str, trace: str) -> dict[str, Any]:
         own["gen_ai.output.messages"] = [{"role": "assistant", "parts": parts}] if parts else None
         own["gen_ai.input.messages"] = draw(st.sampled_from([None, "asked", '[{"role": "user", "content": "hello"}]']))
         own["gen_ai.agent.name"] = draw(often(None, None, "a", "b"))
+        own["made_up.asked"] = draw(st.sampled_from([None, None, "p", "q"]))
     if kind in ("tool", "retrieval"):
         own |= {"gen_ai.operation.name": {"tool": "execute_tool"}.get(kind, kind)}
         own["gen_ai.tool.name"] = draw(often("look", "read", "__query_blackboard"))

@@ -715,6 +715,32 @@ class TestBilling:
         trace.tool("look", 30, 31, root, arguments={"n": 2}, call_id="call_0")
         assert derive(trace.spans)[1][0].counts["tool_invocation"] == 2
 
+    @pytest.mark.parametrize(
+        ("first", "second", "apart", "invocations"),
+        [
+            (("search", None), ("write", None), 30, 2),  # content is off
+            (("search", None), ("write", None), 3, 2),
+            (("search", None), ("search", None), 30, 2),
+            (("search", {"n": 1}), ("search", None), 30, 2),
+            (("search", {"n": 1}), ("write", {"n": 1}), 30, 2),
+            (("search", {"n": 1}), ("search", {"n": 1}), 30, 1),
+            (("search", {"n": 1}), ("search", {"n": 2}), 3, 2),
+            (("search", None), ("search", {"n": 1}), 3, 1),  # told by several, and their clocks disagree
+            (("search", None), ("mcp_search", None), 0.5, 1),  # at one time: emitters may call it otherwise
+        ],
+    )
+    def test_one_call_id_counted_anew_is_another_call(
+        self, first: tuple[str, Any], second: tuple[str, Any], apart: float, invocations: int
+    ) -> None:
+        trace = Trace()
+        root = trace.agent("a", 0, 99)
+        for (name, arguments), start in ((first, 1), (second, 1 + apart)):
+            trace.tool(name, start, start + 1, root, arguments=arguments, call_id="call_0")
+        for spans in (trace.spans, trace.spans[::-1]):
+            resolved, parts, _ = derive(spans)
+            assert parts[0].counts["tool_invocation"] == invocations
+            assert len(number(resolved).attempts[0].calls) == invocations
+
     def test_a_retry_that_repeats_a_call_id_has_its_own_call(self) -> None:
         trace = Trace()
         for attempt in (1, 2):

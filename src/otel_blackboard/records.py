@@ -254,6 +254,13 @@ SATELLITE = "satellite:"
 MADE_OF_LOG = "log_record"
 """Label of a span that no one sent: the log record that stands for this call, as its trace id, a slash and its sha256."""
 
+REQUEST = "request_sha256"
+"""Label of a model call told in two pieces, on both: the hash of what was asked. Calls of one model may go on at once."""
+
+
+CACHED_INPUT = "cached_input"
+"""Label of a span whose sender counted the provider's cache beside its input tokens (`beside`): they were added, once."""
+
 
 @dataclass(slots=True)
 class LogLight:

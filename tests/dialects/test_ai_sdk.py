@@ -67,8 +67,59 @@ def test_ai_sdk_4_counts_anthropics_cache_beside_the_input() -> None:
     call.attributes |= {"ai.model.provider": "anthropic.messages", "ai.prompt.format": "prompt"}
     light = light_of(call)
     assert (light.input_tokens, light.cached_input_tokens, light.cache_write_tokens) == (300, 70, 30)
-    del call.attributes["ai.prompt.format"]  # a later version, whose input may hold it already
+    call.attributes["ai.model.provider"] = "openai.chat"
     assert light_of(call).input_tokens == 200
+
+
+ANTHROPIC_SAID = {"input_tokens": 1000, "cache_read_input_tokens": 500, "cache_creation_input_tokens": 30}
+
+
+@pytest.mark.parametrize(
+    ("operation", "attributes", "found"),
+    [
+        # 5 hands on what Anthropic and Bedrock say, whether it streams …
+        ("streamText.doStream", {"ai.usage.inputTokens": 1000, "ai.usage.cachedInputTokens": 500}, (1500, 500, None)),
+        ("streamText.doStream", {"ai.usage.inputTokens": 1000, "ai.usage.cachedInputTokens": 500,
+                                 "ai.model.provider": "amazon-bedrock"}, (1500, 500, None)),
+        ("streamText.doStream", {"ai.usage.inputTokens": 1000, "ai.usage.cachedInputTokens": 500,
+                                 "ai.model.provider": "vertex.anthropic.messages"}, (1500, 500, None)),
+        # … or not, where the metadata alone tells of the cache
+        ("generateText.doGenerate", {"ai.usage.promptTokens": 1000, "metadata": ANTHROPIC_SAID}, (1530, 500, 30)),
+        ("generateObject.doGenerate", {"ai.usage.promptTokens": 1000, "metadata": ANTHROPIC_SAID}, (1530, 500, 30)),
+        # 6 adds it up and says so, of objects only in the metadata
+        ("streamText.doStream", {"ai.usage.inputTokens": 1500, "ai.usage.cachedInputTokens": 500,
+                                 "ai.usage.inputTokenDetails.cacheReadTokens": 500}, (1500, 500, None)),
+        ("generateText.doGenerate", {"ai.usage.inputTokens": 1530, "metadata": ANTHROPIC_SAID,
+                                     "ai.usage.inputTokenDetails.cacheReadTokens": 500}, (1530, 500, 30)),
+        ("generateObject.doGenerate", {"ai.usage.promptTokens": 1530, "metadata": ANTHROPIC_SAID}, (1530, 500, 30)),
+        # with a provider's package of 5 under 6, the metadata tell
+        ("generateText.doGenerate", {"ai.usage.inputTokens": 1000, "metadata": ANTHROPIC_SAID,
+                                     "ai.usage.inputTokenDetails.cacheReadTokens": 500}, (1530, 500, 30)),
+        # of a streamed object nothing tells 5 from 6
+        ("streamObject.doStream", {"ai.usage.inputTokens": 1000, "ai.usage.cachedInputTokens": 500}, (1000, 500, None)),
+        # OpenAI's figures hold it in every version
+        ("streamText.doStream", {"ai.usage.inputTokens": 1000, "ai.usage.cachedInputTokens": 500,
+                                 "ai.model.provider": "openai.responses"}, (1000, 500, None)),
+    ],
+)  # fmt: skip
+def test_ai_sdk_counts_the_cache_once(
+    operation: str, attributes: dict[str, Any], found: tuple[int | None, ...]
+) -> None:
+    call = ai(Trace(), operation)
+    said = {"ai.model.provider": "anthropic.messages"} | attributes
+    if metadata := said.pop("metadata", None):
+        said["ai.response.providerMetadata"] = json.dumps({"anthropic": {"usage": metadata}})
+    call.attributes |= said
+    light = light_of(call)
+    assert (light.input_tokens, light.cached_input_tokens, light.cache_write_tokens) == found
+
+
+def test_ai_sdk_metadata_of_any_shape_are_read() -> None:
+    for metadata in ("{", '["input_tokens"]', '{"a": "input_tokens"}', '{"a": {"usage": ["input_tokens"]}}'):
+        call = ai(Trace(), "generateText.doGenerate", usage__promptTokens=9, usage__cachedInputTokens=4,
+                  response__providerMetadata=metadata)  # fmt: skip
+        call.attributes["ai.model.provider"] = "anthropic.messages"
+        assert light_of(call).input_tokens == 13
 
 
 def test_ai_sdk_streams_without_usage_are_unknown() -> None:

@@ -15,9 +15,11 @@ def haystack(trace: Trace, name: str, *place: Any, **attributes: Any) -> Span:
     return sent(trace, "my app", f"haystack.{name}", more, *place)
 
 
-def reply(content: Any) -> str:
-    meta = {"model": "gpt-4o-mini-2024-07-18", "usage": {"prompt_tokens": 120, "completion_tokens": 18,
-            "prompt_tokens_details": {"cached_tokens": 64}}}  # fmt: skip
+USAGE = {"prompt_tokens": 120, "completion_tokens": 18, "prompt_tokens_details": {"cached_tokens": 64}}
+
+
+def reply(content: Any, usage: dict[str, Any] = USAGE) -> str:
+    meta = {"model": "gpt-4o-mini-2024-07-18", "usage": usage}
     return json.dumps({"replies": [{"role": "assistant", "meta": meta, "content": [content]}]})
 
 
@@ -76,3 +78,15 @@ def test_haystack_without_content_has_calls_without_usage() -> None:
     old = haystack(trace, "component.run", component__type="OpenAIGenerator", component__output=json.dumps(
         {"replies": ["done"], "meta": [{"model": "m", "usage": {"prompt_tokens": 120, "completion_tokens": 18}}]}))  # fmt: skip
     assert (light_of(old).input_tokens, light_of(old).response_model) == (120, "m")
+
+
+def test_haystack_anthropic_and_bedrock_count_their_cache_beside() -> None:
+    anthropic = {"prompt_tokens": 1000, "completion_tokens": 18, "cache_read_input_tokens": 500,
+                 "cache_creation_input_tokens": 30, "cache_creation": {"ephemeral_5m_input_tokens": 30}}  # fmt: skip
+    bedrock = {"prompt_tokens": 1000, "completion_tokens": 18, "total_tokens": 1548, "cache_read_input_tokens": 500,
+               "cache_write_input_tokens": 30, "cache_details": {}}  # fmt: skip
+    for usage in (anthropic, bedrock):
+        light = light_of(
+            haystack(Trace(), "component.run", component__type="ChatGenerator", component__output=reply({}, usage))
+        )
+        assert (light.input_tokens, light.cached_input_tokens, light.cache_write_tokens) == (1530, 500, 30)

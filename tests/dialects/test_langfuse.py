@@ -50,6 +50,14 @@ def test_langfuse_observations() -> None:
     }
 
 
+def test_langfuse_buckets_of_usage_exclude_each_other() -> None:
+    usage = {"input": 1000, "output": 18, "cache_read_input_tokens": 500, "output_reasoning_tokens": 7}
+    span = langfuse(Trace(), "generation", "gen", model__name="gpt-4o-mini", usage_details=json.dumps(usage))
+    light = light_of(span)
+    assert (light.input_tokens, light.output_tokens) == (1500, 25)
+    assert (light.cached_input_tokens, light.reasoning_tokens, light.labels["cached_input"]) == (500, 7, "beside")
+
+
 def test_langfuse_chains_are_steps_where_they_are_nodes() -> None:
     node = langfuse(Trace(), "chain", "lookup", metadata__langgraph_node='"lookup"')
     light = light_of(node)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
 from otel_blackboard.processor.dialects.dialect import PROVIDER_CALL
 from otel_blackboard.records import Span
 from tests.dialects.reading import artifact_of, fields_of, light_of, sent, tree_of
@@ -47,6 +49,32 @@ def test_logfire_tells_a_streamed_answer_beside_its_request() -> None:
                      lost.span_id: lost.span_id}  # fmt: skip
     assert (part.name, part.counts, part.calls_with_usage) == ("my run x", {"provider_call": 3}, 2)
     assert (part.input_tokens, part.reasoning_tokens, str(part.cost_usd)) == (240, 14, "0.000048000000")
+
+
+@pytest.mark.parametrize("asked", ["gen_ai.input.messages", "request_data"], ids=["since 4.0", "before"])
+@pytest.mark.parametrize("first", ["A", "B"])
+def test_logfire_answers_of_streams_at_once_join_their_own_requests(asked: str, first: str) -> None:
+    trace = Trace()
+
+    def told(text: str, *place: Any, **more: Any) -> Span:
+        request = {"request_data": '{"model":"gpt-4o-mini"}'} | {asked: json.dumps([{"role": "user", "content": text}])}
+        return logfire_call(trace, *place, **(request | more))
+
+    root = sent(trace, "logfire", "root", {"logfire.span_type": "span"}, 0, 9)
+    requests = {"A": told("A", 1, 1.1, root), "B": told("B", 1.2, 1.3, root)}
+    again = told("A", 2, 2.1, root)
+    answers = {}
+    for place, text in enumerate(sorted("AB", key=lambda text: text != first)):
+        more = {"logfire.span_type": "log", "gen_ai.usage.input_tokens": 9, "gen_ai.response.id": f"r{text}"}
+        answers[text] = told(text, 5 + place, 5 + place, root, **more)
+    rows, part = tree_of(trace.spans)
+    assert rows[answers["B"].span_id].call_span_id == requests["B"].span_id
+    assert (
+        rows[answers["A"].span_id].call_span_id == again.span_id
+    )  # nothing tells it from the other that asks the same
+    assert part.counts["provider_call"] == 3
+    whole = told("C", 7, 8, root, **{"gen_ai.usage.input_tokens": 9})
+    assert "request_sha256" not in light_of(whole).labels
 
 
 def test_logfire_copies_of_open_spans_are_no_calls() -> None:

@@ -61,3 +61,25 @@ def test_mlflow_chunks_of_a_stream_are_no_content() -> None:
     span = mlflow(Trace(), "CHAT_MODEL", "Completions", model="m")
     event(span, "mlflow.chunk.item.0", mlflow__chunk__value='{"choices": [{"delta": {"content": "d"}}]}')
     assert artifact_of(span, "agent_output") is None
+
+
+@pytest.mark.parametrize(("read", "whole"), [(1000, 1530), (1530, 1530)], ids=["3.10", "since 3.12"])
+@pytest.mark.parametrize("kind", ["CHAT_MODEL", "LLM"])
+def test_mlflow_handed_anthropics_figures_on_at_first(kind: str, read: int, whole: int) -> None:
+    cache = {"cache_read_input_tokens": 500, "cache_creation_input_tokens": 30}
+    answer = {"id": "msg_1", "type": "message", "usage": {"input_tokens": 1000, "output_tokens": 18} | cache}
+    span = mlflow(Trace(), kind, "Messages.create", model="claude-sonnet-4-5", mlflow__message__format="anthropic",
+                  mlflow__chat__tokenUsage={"input_tokens": read, "output_tokens": 18, "total_tokens": read + 18} | cache,
+                  mlflow__spanOutputs=answer)  # fmt: skip
+    light = light_of(span)
+    assert (light.input_tokens, light.cached_input_tokens, light.response_id) == (whole, 500, "msg_1")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [None, "done", {"usage": "x"}, {"usage": {"input_tokens": 120, "input_tokens_details": {"cached_tokens": 64}}}],
+)
+def test_mlflow_has_the_cache_in_its_input(answer: Any) -> None:
+    span = mlflow(Trace(), "CHAT_MODEL", "Completions", mlflow__spanOutputs=answer, mlflow__chat__tokenUsage={
+        "input_tokens": 120, "output_tokens": 18, "cache_read_input_tokens": 64})  # fmt: skip
+    assert light_of(span).input_tokens == 120

@@ -144,6 +144,22 @@ def test_a_pass_with_cycles_bills_each_call_once() -> None:
     assert output is not None and output.summary == "Sunny."
 
 
+@pytest.mark.parametrize(
+    ("read", "total", "whole"),
+    [(1000, 1548, 1530), (1530, 1548, 1530), (1530, 2078, 2060)],
+    ids=["Bedrock's own", "added up since August 2026", "by the total alone"],
+)
+def test_the_total_says_whether_the_cache_is_in_the_input(read: int, total: int, whole: int) -> None:
+    usage = {"input_tokens": read, "prompt_tokens": read, "output_tokens": 18, "total_tokens": total,
+             "cache_read_input_tokens": 500, "cache_write_input_tokens": 30}  # fmt: skip
+    attributes = {f"gen_ai__usage__{name}": count for name, count in usage.items()} | FRAMEWORK
+    call = scoped(SCOPE, Trace().span("chat", gen_ai__operation__name="chat", **attributes,
+                                      gen_ai__request__model="us.anthropic.claude-sonnet-4-5-20250929-v1:0"))  # fmt: skip
+    light = light_of(call)
+    assert (light.input_tokens, light.cached_input_tokens, light.cache_write_tokens) == (whole, 500, 30)
+    assert light.provider == "aws.bedrock" and light.cost_usd is not None
+
+
 def test_messages_are_events_of_the_call_in_either_form() -> None:
     trace = Trace()
     agent = scoped(SCOPE, trace.agent("bot", 0, 9))

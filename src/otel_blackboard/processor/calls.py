@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from otel_blackboard.processor.dialects.dialect import PROVIDER_CALL, TOOL
 from otel_blackboard.processor.nodes import Node, end_of, has_usage, own_pass
-from otel_blackboard.records import Light, Resolved
+from otel_blackboard.records import REQUEST, Light, Resolved
 
 SAME_CALL_NS = 5_000_000_000
 """Two records of one response id are one call when their times overlap within this."""
@@ -109,17 +109,28 @@ def _same_response(calls: Iterable[Node]) -> list[tuple[Node, Node]]:
 
 
 def _same_tool_call_of_pass(calls: Iterable[Node]) -> list[tuple[Node, Node]]:
-    """Records of one tool call id in one pass: those of another time too, where they say the same."""
+    """Records of one tool call id in one pass that are of one call: some servers count ids anew with each answer."""
     by_id: dict[tuple[str, str, str], list[Node]] = defaultdict(list)
     for node in calls:
         if node.light.tool_call_id:
             by_id[(node.light.role, node.light.tool_call_id, own_pass(node))].append(node)
-    return [
-        (last, node)
-        for same in by_id.values()
-        for last, node in _successive(same)
-        if _overlap(last.light, node.light) or _same_arguments(last, node)
-    ]
+    return [(last, node) for same in by_id.values() for last, node in _successive(same) if _same_invocation(last, node)]
+
+
+def _same_invocation(one: Node, later: Node) -> bool:
+    """Whether two records of one id are one call: at one time they are, soon after each other where nothing says otherwise,
+    at another time only where both say that they are (a message told again)."""
+    if later.light.start_ns < end_of(one.light):
+        return True
+    names = {_tool_named(one.light), _tool_named(later.light)} - {""}
+    if len(names) > 1 or not _same_arguments(one, later):
+        return False
+    return _overlap(one.light, later.light) or "" not in (one.light.arguments_sha256, later.light.arguments_sha256)
+
+
+def _tool_named(light: Light) -> str:
+    """'' where the name is only that of the span."""
+    return light.tool_name if light.tool_name != light.name else ""
 
 
 def _successive(nodes: list[Node]) -> Iterable[tuple[Node, Node]]:
@@ -212,14 +223,15 @@ def _is_twin(node: Node, later: Node) -> bool:
 
 def _streamed(calls: Iterable[Node]) -> list[tuple[Node, Node]]:
     """Requests whose streamed answer is told by a record of its own, of no length, beside them (Logfire): each with the
-    latest request before it from the same scope and for the same model that tells neither answer nor usage."""
-    open_requests: dict[tuple[str, str, str], list[Node]] = defaultdict(list)
+    latest request before it of the same scope, model and content that tells neither answer nor usage."""
+    open_requests: dict[tuple[str, ...], list[Node]] = defaultdict(list)
     found = []
     for node in sorted(calls, key=lambda node: node.key):
         light = node.light
         if light.role != PROVIDER_CALL or light.status != "succeeded":
             continue
-        place = (node.parent.light.span_id if node.parent is not None else "", light.scope, light.request_model)
+        parent = node.parent.light.span_id if node.parent is not None else ""
+        place = (parent, light.scope, light.request_model, light.labels.get(REQUEST, ""))
         if not (light.has_output or light.response_id or has_usage(light)):
             open_requests[place].append(node)
         elif light.start_ns == light.end_ns and open_requests[place]:
@@ -252,7 +264,7 @@ def _same_tool_call(one: Node, other: Node) -> bool:
 
 
 def _same_arguments(one: Node, other: Node) -> bool:
-    """Whether nothing says otherwise. Some servers count call ids anew with each answer: those are other calls."""
+    """Whether nothing says otherwise."""
     sent = {one.light.arguments_sha256, other.light.arguments_sha256} - {""}
     return len(sent) < 2
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from otel_blackboard.processor.nodes import USAGE
 from otel_blackboard.processor.prices import set_price
 from otel_blackboard.processor.providers import INFERRED
+from otel_blackboard.processor.usage import include_cache
 from otel_blackboard.records import Light, LogLight
 
 _FROM_LOGS = (
@@ -36,6 +37,7 @@ def complete_from_logs(spans: Sequence[Light], logs: Iterable[LogLight]) -> None
     """Log records complete their span: what an attribute said stays, several logs count by time, then hash."""
     by_span = {light.span_id: light for light in spans}
     priced_anew: dict[str, Light] = {}
+    counted_anew: dict[str, Light] = {}
     for log in sorted(logs, key=lambda log: (log.time_ns, log.record_sha256)):
         light = by_span.get(log.span_id)
         if light is None:
@@ -49,12 +51,16 @@ def complete_from_logs(spans: Sequence[Light], logs: Iterable[LogLight]) -> None
                 setattr(light, name, said)
                 if inferred:
                     light.labels = {label: value for label, value in light.labels.items() if label != INFERRED}
+                if name in USAGE:
+                    counted_anew[light.span_id] = light
                 if name in _PRICED_BY and light.cost_source != "span":
                     priced_anew[light.span_id] = light
         light.has_input = light.has_input or log.has_input
         light.has_output = light.has_output or log.has_output
         if log.labels:
             light.labels = light.labels | log.labels
+    for light in counted_anew.values():
+        include_cache(light)
     for light in priced_anew.values():  # by all that is known in the end
         light.cost_usd, light.cost_source = None, ""
         set_price(light)

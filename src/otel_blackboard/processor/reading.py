@@ -44,6 +44,7 @@ from otel_blackboard.processor.row_text import (
     write_dropped,
     write_events,
 )
+from otel_blackboard.processor.usage import include_cache
 from otel_blackboard.processor.values import (
     CONTENT,
     first_text,
@@ -121,6 +122,7 @@ def read_span(tenant: Tenant, span: Span) -> SpanReading:
         light.status = "failed"
     for complete in shape.complete:
         complete(light, span)
+    include_cache(light)
     error = error or light.error
     light.join_key = _join_key(span, shape, light)
     if light.role == PROVIDER_CALL and not light.provider:

@@ -7,6 +7,8 @@ the conventions; only the name of its agent needs help.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from otel_blackboard.processor.dialects.answers import FINISH_REASON, TIME_TO_FIRST_TOKEN, milliseconds
 from otel_blackboard.processor.dialects.dialect import (
     AGENT,
@@ -19,8 +21,8 @@ from otel_blackboard.processor.dialects.dialect import (
     Source,
 )
 from otel_blackboard.processor.usage import include_cache
-from otel_blackboard.processor.values import first_text, parsed
-from otel_blackboard.records import Light, Span, Value
+from otel_blackboard.processor.values import first_text, parsed, whole_number
+from otel_blackboard.records import Attributes, Light, Span, Value
 
 _ROLES: dict[str, Role] = {
     "generateText": AGENT,
@@ -68,27 +70,57 @@ def _complete(light: Light, span: Span) -> None:
         first, _, rest = provider.partition(".")
         wider = f"{first}.{rest.partition('.')[0]}"
         light.provider = _PROVIDERS.get(wider) or _PROVIDERS.get(first) or first
-    if provider.startswith("anthropic"):
-        # 4 and 5 hand Anthropic's own figures on (read: @ai-sdk/anthropic 1 and 2); `ai.prompt.format` is 4's alone.
-        include_cache(light, beside="ai.prompt.format" in attributes)
+    if light.cached_input_tokens or light.cache_write_tokens:
+        include_cache(light, beside=_is_raw(light, attributes, provider))
     if span.scope.name == "gen_ai" and light.is_agent and light.agent_id == light.request_model:
         light.agent_id = ""  # `invoke_agent <model>`: no agent has a name without a functionId
 
 
-def _in_metadata(*names: str) -> Source:
-    """A number in `{<provider>: {<name>: …}}`: what 4 has nowhere else."""
+def _is_raw(light: Light, attributes: Attributes, provider: str) -> bool:
+    """Whether the figures are Anthropic's or Bedrock's own, which count the cache beside: 4 and 5 hand them on, 6 adds them
+    up and tells the details (read: @ai-sdk/anthropic 1 to 3, @ai-sdk/amazon-bedrock 3)."""
+    if "anthropic" not in provider and not provider.startswith("amazon-bedrock"):
+        return False
+    raw = whole_number(_input_said(attributes.get(_METADATA))) if light.role == PROVIDER_CALL else None
+    if raw is not None:  # what Anthropic said of this call, since 5
+        return raw == light.input_tokens
+    if "ai.prompt.format" in attributes:  # 4 alone has it
+        return True
+    if any(key in attributes for key in _DETAILS):
+        return False
+    # Of objects 6 tells no details either.
+    return "Object" not in first_text(attributes.get("ai.operationId"))
+
+
+_METADATA = "ai.response.providerMetadata"
+_DETAILS = tuple(f"ai.usage.inputTokenDetails.{name}Tokens" for name in ("noCache", "cacheRead", "cacheWrite"))
+
+
+def _said(*names: str) -> Callable[[Value], Value]:
+    """A number in `{<provider>: {<name>: …, usage: {<name>: …}}}`."""
 
     def read(value: Value) -> Value:
         if not isinstance(value, str) or not any(name in value for name in names):
             return None
         metadata = parsed(value)
         for said in metadata.values() if isinstance(metadata, dict) else ():
-            for name in names:
-                if isinstance(said, dict) and said.get(name) is not None:
-                    return said[name]  # type: ignore[no-any-return]
+            if isinstance(said, dict):
+                usage = said.get("usage")
+                for place in (said, usage if isinstance(usage, dict) else {}):
+                    for name in names:
+                        if place.get(name) is not None:
+                            return place[name]  # type: ignore[no-any-return]
         return None
 
-    return Source("ai.response.providerMetadata", read)
+    return read
+
+
+_input_said = _said("input_tokens")
+
+
+def _in_metadata(*names: str) -> Source:
+    """What has no attribute of its own in 4, nor where 5 does not stream."""
+    return Source(_METADATA, _said(*names))
 
 
 def _texts(value: Value) -> Value:
@@ -130,11 +162,11 @@ DIALECT = Dialect(
         "cached_input_tokens": (
             "ai.usage.inputTokenDetails.cacheReadTokens",
             "ai.usage.cachedInputTokens",
-            _in_metadata("cachedPromptTokens", "cacheReadInputTokens"),
+            _in_metadata("cachedPromptTokens", "cacheReadInputTokens", "cache_read_input_tokens"),
         ),
         "cache_write_tokens": (
             "ai.usage.inputTokenDetails.cacheWriteTokens",
-            _in_metadata("cacheCreationInputTokens"),
+            _in_metadata("cacheCreationInputTokens", "cacheWriteInputTokens", "cache_creation_input_tokens"),
         ),
         "reasoning_tokens": (
             "ai.usage.outputTokenDetails.reasoningTokens",

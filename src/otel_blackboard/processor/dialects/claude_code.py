@@ -24,6 +24,7 @@ from otel_blackboard.processor.dialects.dialect import (
     Source,
 )
 from otel_blackboard.processor.dialects.log_spans import derived_id, in_trace, span_of, text
+from otel_blackboard.processor.usage import include_cache
 from otel_blackboard.processor.values import first_text, parsed, truth, whole_number
 from otel_blackboard.records import Event, Light, LogRecord, Span, Value
 
@@ -70,7 +71,8 @@ def _complete(light: Light, span: Span) -> None:
             light.provider = "anthropic"
         uncached = whole_number(attributes.get("input_tokens"))
         if uncached is not None and "gen_ai.usage.input_tokens" not in attributes:
-            light.input_tokens = uncached + (light.cached_input_tokens or 0) + (light.cache_write_tokens or 0)
+            light.input_tokens = uncached
+            include_cache(light, beside=True)
         attempt = whole_number(attributes.get("attempt"))
         light.retry_count = attempt - 1 if attempt else light.retry_count
     if light.role in (PROVIDER_CALL, TOOL) and light.status == "succeeded" and _failed(span):

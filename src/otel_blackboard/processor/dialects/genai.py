@@ -26,8 +26,9 @@ from otel_blackboard.processor.dialects.dialect import (
     not_provider,
     says_nothing,
 )
-from otel_blackboard.processor.values import first_text, parsed
-from otel_blackboard.records import Attributes, Event, LogRecord, Span
+from otel_blackboard.processor.usage import include_cache
+from otel_blackboard.processor.values import first_text, parsed, whole_number
+from otel_blackboard.records import Attributes, Event, Light, LogRecord, Span
 
 DETAILS = "gen_ai.client.inference.operation.details"
 
@@ -147,6 +148,12 @@ def message_role(event_name: str) -> str:
     return "assistant" if role == "choice" else role
 
 
+def _complete(light: Light, span: Span) -> None:
+    """Not in the conventions, but with most emitters: where it counts the cache besides input and output, so did they."""
+    if light.cached_input_tokens or light.cache_write_tokens:
+        include_cache(light, total=whole_number(span.attributes.get("gen_ai.usage.total_tokens")))
+
+
 DIALECT = Dialect(
     name="gen_ai",
     lacks=(
@@ -215,6 +222,7 @@ DIALECT = Dialect(
         "guard_result": ("gen_ai.guardrail.result.type",),
     },
     names=_names,
+    complete=_complete,
     ignore={"provider": not_provider(*_FRAMEWORKS)},
     event=_event,
     log=_log,

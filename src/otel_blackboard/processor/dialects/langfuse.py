@@ -1,8 +1,8 @@
 """Langfuse SDK 3 to 5 (dialects.md §18): keys `langfuse.*`, role by `langfuse.observation.type`.
 
 An observation is called as its function is, or as was said where it began. The input of an observed function is
-`{"args": […], "kwargs": {…}}`; its usage has free keys. What holds for the whole trace stands on every span. Scores do not
-come over OTLP.
+`{"args": […], "kwargs": {…}}`. Its usage has OpenAI's keys, or `input`, `output` and free keys, each of which then counts
+what no other does. What holds for the whole trace stands on every span. Scores do not come over OTLP.
 """
 
 from __future__ import annotations

@@ -71,7 +71,8 @@ DIALECT = Dialect(
     name="litellm",
     lacks=(
         "Tool calls in the messages: they are taken from the older attributes. Reported usage of streams: LiteLLM "
-        "counts tokens itself (24 and 10 where 120 and 18 were billed)."
+        "counts tokens itself (24 and 10 where 120 and 18 were billed). Under a span of the application's own, every call "
+        "but the last: each is written onto that span, over the one before, unless USE_OTEL_LITELLM_REQUEST_SPAN is true."
     ),
     keys=("litellm.",),
     scopes=("litellm",),

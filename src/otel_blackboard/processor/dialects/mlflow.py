@@ -23,9 +23,9 @@ from otel_blackboard.processor.dialects.dialect import (
     inside,
 )
 from otel_blackboard.processor.usage import include_cache
-from otel_blackboard.processor.values import first_text, parsed
+from otel_blackboard.processor.values import first_text, parsed, whole_number
 from otel_blackboard.processor.wrappers import response_id
-from otel_blackboard.records import Light, Span
+from otel_blackboard.records import Light, Span, Value
 
 _TYPES: dict[str, Role] = {
     "AGENT": AGENT,
@@ -61,9 +61,23 @@ def _complete(light: Light, span: Span) -> None:
         light.labels.setdefault("guard_name", span.name)
     if light.role != PROVIDER_CALL:
         return
-    include_cache(light)
+    outputs = span.attributes.get("mlflow.spanOutputs")
     if light.operation == "chat" and not light.response_id:
-        light.response_id = response_id(span.attributes.get("mlflow.spanOutputs"))
+        light.response_id = response_id(outputs)
+    if light.cached_input_tokens or light.cache_write_tokens:
+        answer = parsed(outputs)
+        include_cache(light, beside=_is_raw(light, answer.get("usage") if isinstance(answer, dict) else None))
+
+
+def _is_raw(light: Light, usage: Value) -> bool:
+    """Whether the figures are those of an answer of Anthropic's, which counts its cache beside. Autologging handed them on
+    as they are at first (read: 3.10, mlflow#20956), and adds them up since (mlflow#22516)."""
+    if not isinstance(usage, dict) or not any(name in usage for name in _OF_ANTHROPIC):
+        return False
+    return whole_number(usage.get("input_tokens")) == light.input_tokens
+
+
+_OF_ANTHROPIC = ("cache_read_input_tokens", "cache_creation_input_tokens")
 
 
 def _unquoted(key: str) -> Source:

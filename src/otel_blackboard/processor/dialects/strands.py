@@ -3,7 +3,8 @@
 A tool's arguments and result are the events `gen_ai.tool.message` and `gen_ai.choice` of its own span, told from those of
 a model call by their `id`. With `gen_ai_latest_experimental` all events are named
 `gen_ai.client.inference.operation.details`, one attribute each; before 1.62 a tool's arguments and result are the parts of
-its messages there.
+its messages there. Until August 2026 `input_tokens` was what the model's API said: of Bedrock without the cache, which the
+total counts (read: strands-agents/harness-sdk#3886).
 """
 
 from __future__ import annotations
