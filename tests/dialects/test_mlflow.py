@@ -67,7 +67,8 @@ def test_mlflow_chunks_of_a_stream_are_no_content() -> None:
 @pytest.mark.parametrize("kind", ["CHAT_MODEL", "LLM"])
 def test_mlflow_handed_anthropics_figures_on_at_first(kind: str, read: int, whole: int) -> None:
     cache = {"cache_read_input_tokens": 500, "cache_creation_input_tokens": 30}
-    answer = {"id": "msg_1", "type": "message", "usage": {"input_tokens": 1000, "output_tokens": 18} | cache}
+    usage = {"input_tokens": 1000, "output_tokens": 18} | cache
+    answer = {"id": "msg_1", "type": "message", "content": [{"type": "text", "text": "Sunny."}], "usage": usage}
     span = mlflow(Trace(), kind, "Messages.create", model="claude-sonnet-4-5", mlflow__message__format="anthropic",
                   mlflow__chat__tokenUsage={"input_tokens": read, "output_tokens": 18, "total_tokens": read + 18} | cache,
                   mlflow__spanOutputs=answer)  # fmt: skip
