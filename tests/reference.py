@@ -884,7 +884,13 @@ _ORIGIN = ("attribute", "event", "log", "pointer", "")
 
 
 def artifacts_of(
-    tenant: Tenant, run_id: str, nodes: Sequence[Node], passes: Sequence[Pass], rows: Iterable[ArtifactRow], paths: bool
+    tenant: Tenant,
+    run_id: str,
+    nodes: Sequence[Node],
+    passes: Sequence[Pass],
+    rows: Iterable[ArtifactRow],
+    asked: Mapping[str, str],
+    paths: bool,
 ) -> tuple[list[Found], list[Found]]:
     """(what is on the blackboard, what a later row has taken the place of)"""
     by_id = {(node.light.trace_id, node.light.span_id): node for node in nodes}
@@ -895,7 +901,7 @@ def artifacts_of(
             continue
         if node.role == STEP or node.call is not None or node.stands:
             records.setdefault((node.call or node, row.kind), []).append((row, node))
-    found = [_one(of_call, kind, own, passes) for (of_call, kind), own in records.items()]
+    found = [_one(of_call, kind, own, passes, asked) for (of_call, kind), own in records.items()]
     for each in passes:
         prompts = [one for one in found if one.kind == "llm_prompt" and one.of is each]
         in_order = sorted(prompts, key=lambda one: (one.call_seq, *one.node.place, one.identity))
@@ -938,7 +944,13 @@ def _newer(node: Node) -> tuple[int, str, str]:
     return (node.light.start_ns, node.light.span_id, node.light.trace_id)
 
 
-def _one(of_call: Node, kind: str, records: list[tuple[ArtifactRow, Node]], passes: Sequence[Pass]) -> Found:
+def _one(
+    of_call: Node,
+    kind: str,
+    records: list[tuple[ArtifactRow, Node]],
+    passes: Sequence[Pass],
+    asked: Mapping[str, str],
+) -> Found:
     own_id = of_call.light.span_id
     records.sort(
         key=lambda item: (
@@ -960,6 +972,13 @@ def _one(of_call: Node, kind: str, records: list[tuple[ArtifactRow, Node]], pass
     for row, _ in records:
         if row.arguments_sha256 and _says_more(row.arguments, with_arguments.arguments):
             with_arguments = row
+    arguments, same = with_arguments.arguments, with_arguments.arguments_sha256
+    if (
+        kind == "tool_result" and of_call.asked_by is not None and arguments[:1] not in ("{", "[")
+    ):  # none, or a bare value
+        request = of_call.asked_by.light.requested[of_call.asked_at]
+        if request.arguments_sha256 and request.id in ("", of_call.call_id):
+            arguments, same = asked[request.arguments_sha256], request.arguments_sha256
     if kind == "llm_prompt":
         summary = " ".join(node.error.split())[:500] if failed else light.response_model or light.request_model
     else:
@@ -976,8 +995,8 @@ def _one(of_call: Node, kind: str, records: list[tuple[ArtifactRow, Node]], pass
         summary,
         tuple(body for row in pieces for body in row.bodies),
         best.exact,
-        with_arguments.arguments,
-        with_arguments.arguments_sha256,
+        arguments,
+        same,
         stands=kind != "agent_output" or any(each.stands for _, each in records),
     )
 
@@ -1078,7 +1097,9 @@ def project(tenant: Tenant, spans: Iterable[Span], logs: Iterable[LogRecord]) ->
 
     Every run with an open span is `running`.
     """
+    spans, logs = list(spans), list(logs)
     traces, hosts, _, rows = forest(tenant, spans, logs)
+    asked = arguments_asked([each.attributes for each in (*spans, *logs)])
     parts: list[Part] = []
     groups: dict[Part, list[list[Node]]] = {}
     for trace_id, nodes in traces.items():
@@ -1098,7 +1119,7 @@ def project(tenant: Tenant, spans: Iterable[Span], logs: Iterable[LogRecord]) ->
         own = [part for part in parts if part.run_id == run_id]
         run = _run(run_id, own, groups)
         answers["runs"].append(run)
-        answers[run_id] = _inside(tenant, run, own, rows)
+        answers[run_id] = _inside(tenant, run, own, rows, asked)
     answers["runs"].sort(key=lambda run: (run["start_time"] or "", run["run_id"]), reverse=True)
     return answers
 
@@ -1183,7 +1204,19 @@ def _run(run_id: str, parts: list[Part], groups: dict[Part, list[list[Node]]]) -
     }
 
 
-def _inside(tenant: Tenant, run: dict[str, Any], parts: list[Part], rows: Iterable[ArtifactRow]) -> dict[str, Any]:
+def arguments_asked(said: Any) -> dict[str, str]:
+    """Sameness → text of the arguments that any model's answer in there asks for."""
+    inner = said.values() if isinstance(said, dict) else said if isinstance(said, list) else ()
+    found = {sameness: text for each in inner for sameness, text in arguments_asked(each).items()}
+    if isinstance(said, dict) and said.get("type") == "tool_call" and said["arguments"]:
+        text = json.dumps(said["arguments"], separators=(",", ":"))
+        found[hashlib.sha256(text.encode()).hexdigest()[:32]] = text
+    return found
+
+
+def _inside(
+    tenant: Tenant, run: dict[str, Any], parts: list[Part], rows: Iterable[ArtifactRow], asked: Mapping[str, str]
+) -> dict[str, Any]:
     nodes = sorted((node for part in parts for node in part.nodes), key=lambda node: node.place)
     leading = min(
         parts,
@@ -1195,7 +1228,7 @@ def _inside(tenant: Tenant, run: dict[str, Any], parts: list[Part], rows: Iterab
         ),
     )
     passes = passes_of(nodes)
-    listed, replaced = artifacts_of(tenant, run["run_id"], nodes, passes, list(rows), paths=True)
+    listed, replaced = artifacts_of(tenant, run["run_id"], nodes, passes, list(rows), asked, paths=True)
 
     def of(node: Node) -> tuple[Pass | None, int]:
         standing = node.call or node

@@ -321,7 +321,8 @@ def test_a_stop_under_load_tells_every_sender_what_became_of_its_request(embedde
         told = [answer for answer in sender.refused if answer[:3].isdigit()]
         assert all(answer.startswith("503 with a hint") for answer in told), told
         told = [answer for answer in sender.refused if answer.startswith("StatusCode")]
-        assert all(answer.startswith("StatusCode.UNAVAILABLE") for answer in told), told
+        # CANCELLED: grpc had the call and no handler did. OTLP has senders try both again.
+        assert all(answer.startswith(("StatusCode.UNAVAILABLE", "StatusCode.CANCELLED")) for answer in told), told
     with open_stores(embedded_plant.settings()) as stores:
         stored_once(stores, load)
 
