@@ -40,6 +40,7 @@ _FAILED = f"{_BEGUN} AND status = 'failed' AND response_id = '' AND request_mode
 _NAMED = "trace_id IN {traces:Array(String)} AND span_id IN {spans:Array(String)}"
 _HOSTS = f"SELECT {_CALL} FROM spans FINAL WHERE {OF_PROJECT} AND {_NAMED} AND {_A_HOST}"
 _RUNS = f"SELECT trace_id, span_id, run_id FROM resolved FINAL WHERE {OF_PROJECT} AND {_NAMED}"
+_MINUTE_NS = 60_000_000_000
 _FARTHEST_NS = 86_400_000_000_000
 """How far apart a satellite and its host may begin: no call lasts longer, and no more has to be read."""
 _LONGEST_NS = 600_000_000_000
@@ -53,16 +54,6 @@ _BY_SPAN = itemgetter(0, 1)
 
 def is_satellite(light: Light) -> bool:
     return light.join_key.startswith(SATELLITE)
-
-
-def call_of(light: Light) -> str:
-    """What a satellite and its host have in common: the response id; of a failed call, which has none, the model and the
-    minute."""
-    return light.response_id or _failed(light.request_model, light.start_ns)
-
-
-def _failed(model: str, start_ns: int) -> str:
-    return f"failed {start_ns // 60_000_000_000} {model}"
 
 
 class _Call(NamedTuple):
@@ -82,6 +73,27 @@ class _Call(NamedTuple):
     @property
     def usage(self) -> dict[str, int]:
         return {name: count for name in USAGE if (count := getattr(self, name)) is not None}
+
+
+def call_of(satellite: Light | _Call) -> str:
+    """What a satellite and its host have in common: the response id; of a failed call, which has none, the model and the
+    minute."""
+    return satellite.response_id or _failed(satellite.request_model, satellite.start_ns)
+
+
+def _calls_of(host: Light | _Call) -> list[str]:
+    """What `call_of` is of its satellites."""
+    if host.response_id:
+        return [host.response_id]
+    if host.status != "failed":
+        return []
+    lasted = min(max(host.end_ns - host.start_ns, 0), _LONGEST_NS)
+    first, last = host.start_ns - SAME_CALL_NS, host.start_ns + lasted + SAME_CALL_NS
+    return [_failed(host.request_model, minute) for minute in range(first, last + _MINUTE_NS, _MINUTE_NS)]
+
+
+def _failed(model: str, start_ns: int) -> str:
+    return f"failed {start_ns // _MINUTE_NS} {model}"
 
 
 @dataclass(slots=True)
@@ -108,23 +120,17 @@ def find_counterparts(client: Client, tenant: Tenant, lights: Iterable[Light]) -
 
 
 def _find_satellites(client: Client, tenant: Tenant, hosts: Sequence[Light], found: dict[str, Counterparts]) -> None:
-    ids = {light.response_id for light in hosts} - {""}
-    for light in hosts:
-        if light.status == "failed" and not light.response_id:
-            lasted = min(max(light.end_ns - light.start_ns, 0), _LONGEST_NS)
-            first, last = light.start_ns - SAME_CALL_NS, light.start_ns + lasted + SAME_CALL_NS
-            minutes = range(first, last + 60_000_000_000, 60_000_000_000)
-            ids.update(_failed(light.request_model, minute) for minute in minutes)
-    traces = sorted({row[0] for row in _rows(client, _SATELLITES, tenant, ids)})
+    ids = {call for light in hosts for call in _calls_of(light)}
+    traces = {row[0] for row in _rows(client, _SATELLITES, tenant, ids)}
     told: dict[str, list[_Call]] = defaultdict(list)
     for row in sorted(_rows(client, _TOLD, tenant, traces), key=_BY_SPAN):
         call = _Call(*row)
-        told[call.response_id or call.request_model].append(call)
-    for light in hosts:
-        same = [call for call in told.get(light.response_id or light.request_model, ()) if _is_same(call, light)]
+        told[call_of(call)].append(call)
+    for light in hosts if told else ():
+        same = [each for call in _calls_of(light) for each in told.get(call, ()) if _is_same(each, light)]
         if same:
-            found[light.trace_id].satellites[light.span_id] = {call.trace_id for call in same}
-        if usage := next((call.usage for call in same if light.response_id and call.usage), None):
+            found[light.trace_id].satellites[light.span_id] = {each.trace_id for each in same}
+        if usage := next((each.usage for each in same if light.response_id and each.usage), None):
             found[light.trace_id].usage[light.span_id] = usage
 
 
@@ -139,15 +145,15 @@ def _find_hosts(client: Client, tenant: Tenant, satellites: Sequence[Light], fou
         begun = _begun(failed, _LONGEST_NS, SAME_CALL_NS)
         models = {light.request_model for light in failed}
         candidates.update((row[0], row[1]) for row in _rows(client, _FAILED, tenant, models, begun))
-    calls: dict[str, list[_Call]] = defaultdict(list)
+    hosts: dict[str, list[_Call]] = defaultdict(list)
     for row in sorted(_of_spans(client, _HOSTS, tenant, candidates), key=_BY_SPAN):
-        call = _Call(*row)
-        calls[call.response_id or call.request_model].append(call)
+        host = _Call(*row)
+        for call in _calls_of(host):
+            hosts[call].append(host)
     host_of: dict[SpanKey, SpanKey] = {}
     for light in satellites:
-        same = (call for call in calls.get(light.response_id or light.request_model, ()) if _is_same(light, call))
-        if host := next(same, None):
-            host_of[(light.trace_id, light.span_id)] = host.trace_id, host.span_id
+        if first := next((host for host in hosts.get(call_of(light), ()) if _is_same(light, host)), None):
+            host_of[(light.trace_id, light.span_id)] = first.trace_id, first.span_id
     rows = _of_spans(client, _RUNS, tenant, host_of.values())
     runs: dict[SpanKey, str] = {(trace_id, span_id): run_id for trace_id, span_id, run_id in rows}
     for (trace_id, span_id), key in host_of.items():
