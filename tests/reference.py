@@ -38,6 +38,7 @@ CALLS = (TOOL, MODEL)
 USAGE = ("input_tokens", "output_tokens", "cached_input_tokens", "cache_write_tokens", "reasoning_tokens")
 FIVE_SECONDS = 5 * 10**9
 TEN_MINUTES = 600 * 10**9
+A_DAY = 86_400 * 10**9
 FIFTY_MILLISECONDS = 50 * 10**6
 
 SpanKey = tuple[str, str]
@@ -251,6 +252,8 @@ def beside(lights: Sequence[Light]) -> Beside:
 
     def same(satellite: Light, host: Light) -> bool:
         if satellite.trace_id == host.trace_id or satellite.response_id != host.response_id:
+            return False
+        if host.response_id and abs(satellite.start_ns - host.start_ns) > A_DAY:
             return False
         if not host.response_id:
             tried = -FIVE_SECONDS <= satellite.start_ns - host.start_ns <= TEN_MINUTES

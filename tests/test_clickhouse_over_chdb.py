@@ -118,9 +118,10 @@ def test_parameters_are_values_and_never_sql(client: Client, value: str) -> None
 def test_large_parameters_come_as_a_form(client: Client, dsn: str, database: str) -> None:
     form = clickhouse_connect.get_client(dsn=dsn, database=database, form_encode_query_params=True)
     insert(client, row("id-7"))
-    ids = [f"id-{n}" for n in range(20_000)]
-    found = form.query("SELECT id FROM spans WHERE id IN {ids:Array(String)}", parameters={"ids": ids})
-    assert found.result_rows == [("id-7",)]
+    sql, ids = "SELECT id FROM spans WHERE id IN {ids:Array(String)}", [f"id-{n}" for n in range(10_000)]
+    assert form.query(sql, parameters={"ids": ids}).result_rows == [("id-7",)]
+    with pytest.raises(DatabaseError, match="Field value too long"):
+        form.query(sql, parameters={"ids": ids * 2})
     form.close()
 
 

@@ -48,13 +48,15 @@ def new_database(stores: Stores) -> Client:
     return connect(stores.settings, database=name)
 
 
-def schema(client: Client) -> dict[str, tuple[str, str, str]]:
+def schema(client: Client) -> dict[str, tuple[str, ...]]:
     sql = (
         "SELECT name, partition_key, sorting_key, "
-        "(SELECT groupArray((name, type)) FROM system.columns WHERE database = currentDatabase() AND table = t.name) "
+        "(SELECT groupArray((name, type)) FROM system.columns WHERE database = currentDatabase() AND table = t.name), "
+        "(SELECT groupArray((name, expr, type)) FROM system.data_skipping_indices "
+        "WHERE database = currentDatabase() AND table = t.name) "
         "FROM system.tables AS t WHERE database = currentDatabase()"
     )
-    return {row[0]: (row[1], row[2], str(row[3])) for row in client.query(sql).result_rows}
+    return {row[0]: tuple(map(str, row[1:])) for row in client.query(sql).result_rows}
 
 
 def test_a_schema_cut_short_between_any_two_statements_is_finished_by_the_next_start(stores: Stores) -> None:

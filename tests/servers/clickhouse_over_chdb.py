@@ -72,6 +72,9 @@ _RESERVED = frozenset(
     "send_progress_in_http_headers http_headers_progress_interval_ms client_protocol_version stacktrace".split()
 )
 
+_LONGEST_FIELD = 128 * 1024
+"""A server's http_max_field_value_size: bytes in one parameter."""
+
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _INSERT = re.compile(rb"(\s*INSERT\s+INTO\s.*?)\bFORMAT\s+(\w+)[ \t]*;?[ \t]*(?:\r?\n|\Z)", re.IGNORECASE | re.DOTALL)
 _OUTPUT_FORMAT = re.compile(rb"\bFORMAT\s+(\w+)(?:\s+SETTINGS\s[^()]*)?\s*;?\s*\Z", re.IGNORECASE)
@@ -228,6 +231,8 @@ def read_request(method: str, options: Mapping[str, str], body: bytes) -> Reques
     """Sorts a request into its parts. Raises QueryError."""
     if options.get("compress", "0") != "0" or options.get("decompress", "0") != "0":
         raise QueryError(48, "Code: 48. DB::Exception: this front knows no block compression (NOT_IMPLEMENTED)")
+    if any(len(value.encode("utf-8", "surrogateescape")) > _LONGEST_FIELD for value in options.values()):
+        raise QueryError(1000, "Code: 1000. DB::Exception: Field value too long in HTML Form. (POCO_EXCEPTION)")
     settings = {
         name: value for name, value in options.items() if name not in _RESERVED and not name.startswith("param_")
     }

@@ -28,6 +28,7 @@ from urllib3.exceptions import (
 
 from otel_blackboard.config import Settings
 from otel_blackboard.exporter.tables import Column
+from otel_blackboard.records import Tenant
 
 OLDEST_SERVER = (26, 3)
 """The text index and FINAL with skip indexes need it."""
@@ -37,8 +38,16 @@ _BOOT_TIMEOUT = 60
 
 _LONGEST_EMBEDDED_READ = 30
 
+OF_PROJECT = "organization_id = {organization:String} AND project_id = {project:String}"
+"""What keeps tenants apart: every statement about a project has it, with the values of `of_project`."""
+
+OF_TRACES = f"{OF_PROJECT} AND trace_id IN {{traces:Array(String)}}"
+
 MOST_IDS = 2_000
-"""Ids in one query: a server takes at most 128 KiB in one parameter."""
+"""Ids in one query, if they are as short as trace ids."""
+
+_LONGEST_PARAMETER = 120 * 1024
+"""Bytes of ids in one query: a server takes at most 128 KiB in one parameter."""
 
 PINNED = {
     # So FINAL never shows an old row: versions of one key lie in several partitions (days of receipt).
@@ -206,12 +215,32 @@ def insert(client: Client, table: str, columns: Sequence[Column], values: Sequen
     )
 
 
-Id = TypeVar("Id")
+def of_project(tenant: Tenant) -> dict[str, Any]:
+    return {"organization": tenant.organization_id, "project": tenant.project_id}
 
 
-def chunks(ids: Sequence[Id], most: int) -> Iterator[Sequence[Id]]:
-    for start in range(0, len(ids), most):
-        yield ids[start : start + most]
+Id = TypeVar("Id", str, tuple[str, str])
+
+
+def chunks(ids: Sequence[Id]) -> Iterator[list[Id]]:
+    """As many at once as one query takes, of pairs each half in a parameter of its own."""
+    some: list[Id] = []
+    length = 0
+    for each in ids:
+        own = _length(each) if isinstance(each, str) else max(map(_length, each))
+        if some and (len(some) == MOST_IDS or length + own > _LONGEST_PARAMETER):
+            yield some
+            some, length = [], 0
+        some.append(each)
+        length += own
+    if some:
+        yield some
+
+
+def _length(text: str) -> int:
+    """Bytes in a list that is a parameter: with quotes, a comma, and what the driver escapes."""
+    escaped = 0 if text.isalnum() else sum(map(text.count, "\\'`\t\n"))
+    return len(text.encode()) + escaped + 4
 
 
 def longest_read(settings: Settings) -> int:

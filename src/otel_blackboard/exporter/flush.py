@@ -10,7 +10,7 @@ import copy
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, date, datetime
 from typing import Any, NamedTuple
@@ -20,13 +20,13 @@ from clickhouse_connect.driver.exceptions import ClickHouseError, DataError
 
 from otel_blackboard.config import Settings
 from otel_blackboard.exporter.bodies import BodyError, BodyStore
-from otel_blackboard.exporter.clickhouse import MOST_IDS, StoreError, chunks, connect, insert
+from otel_blackboard.exporter.clickhouse import OF_PROJECT, OF_TRACES, StoreError, chunks, connect, insert, of_project
 from otel_blackboard.exporter.faults import fault
 from otel_blackboard.exporter.half_derived import half_derived
 from otel_blackboard.exporter.large_traces import LargeTraces
 from otel_blackboard.exporter.packs import compress, pack, write_packs
 from otel_blackboard.exporter.preparation import Prepared, prepare
-from otel_blackboard.exporter.satellites import OF_PROJECT, Beside, call_of, calls_beside, is_satellite
+from otel_blackboard.exporter.satellites import Counterparts, call_of, find_counterparts, is_satellite
 from otel_blackboard.exporter.tables import (
     ARTIFACT,
     LIGHT,
@@ -253,13 +253,19 @@ class Exporter:
         for tenant, log_reading in logs:
             if log_reading.light.trace_id:
                 touched[tenant].setdefault(log_reading.light.trace_id, ([], []))[1].append(log_reading.light)
+        self._derive_now(self._without_resting(touched), today)
+
+    def _without_resting(self, touched: Mapping[Tenant, _Touched]) -> dict[Tenant, _Touched]:
+        """Those of these that are derived now; the others are marked."""
+        now: dict[Tenant, _Touched] = defaultdict(dict)
         resting: dict[Tenant, _Touched] = defaultdict(dict)
         for tenant, traces in touched.items():
-            for trace_id in [trace_id for trace_id in traces if self._large.rests((tenant, trace_id))]:
-                resting[tenant][trace_id] = traces.pop(trace_id)
+            for trace_id, brought in traces.items():
+                rests = self._large.rests((tenant, trace_id))
+                (resting if rests else now)[tenant][trace_id] = brought
         if resting:
             _finish([self._mark(resting)])
-        self._derive_now({tenant: traces for tenant, traces in touched.items() if traces}, today)
+        return now
 
     def _mark(self, resting: Mapping[Tenant, _Touched]) -> Future[None]:
         """Notes in the store that these have spans which are not derived yet: with every flush, for another worker may
@@ -322,10 +328,15 @@ class Exporter:
     def _derive_now(self, touched: Mapping[Tenant, _Touched], today: date) -> None:
         while touched:
             started = time.monotonic()
-            versions, beside = self._write_derived(touched, today)
-            if beside:  # they take the runs that are written by now
-                for tenant, followed in self._write_derived(beside, today)[0].items():
-                    versions[tenant] |= followed
+            versions: dict[Tenant, dict[str, _Derived]] = defaultdict(dict)
+            due, hosts_first = touched, True
+            for _ in range(_STAGES):
+                written, satellites = self._write_derived(due, today, hosts_first)
+                for tenant, of_traces in written.items():
+                    versions[tenant] |= of_traces
+                due, hosts_first = self._without_resting(satellites), False
+                if not due:
+                    break
             seconds = time.monotonic() - started
             touched = {} if self._alone else self._overtaken(versions)
             derivations = [
@@ -340,37 +351,35 @@ class Exporter:
                 self._large.derived(key, derived.spans, seconds)
 
     def _write_derived(
-        self, touched: Mapping[Tenant, _Touched], today: date
+        self, touched: Mapping[Tenant, _Touched], today: date, hosts_first: bool
     ) -> tuple[dict[Tenant, dict[str, _Derived]], dict[Tenant, _Touched]]:
-        """Derives these traces: the version under which each was written, and the traces beside which they stand."""
-        beside: dict[Tenant, _Touched] = {}
+        """Derives these traces: the version under which each was written, and the traces of satellites whose hosts are new
+        or got another run. `hosts_first`: new satellites wait until they have, too, and their hosts are derived with these,
+        for they take the usage."""
+        satellites: dict[Tenant, _Touched] = defaultdict(dict)
         versions: dict[Tenant, dict[str, _Derived]] = defaultdict(dict)
         resolved: list[tuple[Tenant, Resolved, int]] = []
         parts: list[tuple[Tenant, RunPart, int]] = []
         gone: list[tuple[Tenant, RunPart, int]] = []
         for tenant, traces in touched.items():
-            for some in chunks(list(traces), MOST_IDS):
-                # The version of what is found is the time at which this tenant's traces were seen, not another's.
-                seen_at, known, satellites = self._read_back(tenant, {trace_id: traces[trace_id] for trace_id in some})
-                others = Beside()
-                if satellites:
-                    lights = [light for trace in known.values() for light in trace.spans.values()]
-                    others = calls_beside(self._clients["read"], tenant, lights)
-                    for trace_id in others.traces:
-                        beside.setdefault(tenant, {})[trace_id] = ([], [])
-                for trace_id, trace in known.items():
+            for seen_at, trace_id, trace, counterparts in self._seen(tenant, traces, hosts_first):
+                if hosts_first and _new_hosts(trace, counterparts):
+                    satellites[tenant][trace_id] = ([], [])
+                else:
                     # Its last bit says that every row of the trace was written, not only those that differ.
                     version = 2 * seen_at + (not trace.resolved)
                     versions[tenant][trace_id] = _Derived(version, len(trace.spans))
-                    rows, run_parts = self._resolve(trace_id, trace, others)
+                    rows, run_parts = self._resolve(trace, counterparts)
+                    for of_call in _satellites_to_tell(trace, rows, counterparts):
+                        satellites[tenant][of_call] = ([], [])
                     resolved += [(tenant, row, version) for row in rows if trace.resolved.get(row.span_id) != row]
                     parts += [(tenant, part, version) for part in run_parts]
                     names_now = {part.part for part in run_parts}
                     old = sorted(trace.parts - names_now)
                     gone += [(tenant, RunPart(trace_id, name, ""), version) for name in old]
                     trace.resolved, trace.parts = {row.span_id: row for row in rows}, names_now
-                    trace.derived_at = version
-                    self._cache.put((tenant, trace_id), trace)
+                    trace.derived_at, trace.fresh = version, set()
+                self._cache.put((tenant, trace_id), trace)
         jobs = []
         if resolved:
             values = self._derived_values("resolved", resolved)
@@ -381,7 +390,29 @@ class Exporter:
             deleted = [0] * len(parts) + [1] * len(gone)
             jobs.append(self._insert("run_parts", values, [part.start_ns for _, part, _ in both], today, deleted))
         _finish(jobs)
-        return versions, beside
+        return versions, satellites
+
+    def _seen(
+        self, tenant: Tenant, traces: _Touched, hosts_first: bool
+    ) -> Iterator[tuple[int, str, CachedTrace, Counterparts]]:
+        """These traces, and with `hosts_first` those of the hosts of new satellites in them: when each was seen, its id, all of
+        it, and what other traces say of it."""
+        hosts: set[str] = set()
+        for some in chunks(list(traces)):
+            # The version of what is found is the time at which this tenant's traces were seen, not another's.
+            seen_at, known, satellites = self._read_back(tenant, {trace_id: traces[trace_id] for trace_id in some})
+            found: Mapping[str, Counterparts] = {}
+            if satellites:
+                lights = [light for trace in known.values() for light in trace.spans.values()]
+                found = find_counterparts(self._clients["read"], tenant, lights)
+            for trace_id, trace in known.items():
+                counterparts = found.get(trace_id, _NO_COUNTERPARTS)
+                hosts |= _new_hosts(trace, counterparts)
+                yield seen_at, trace_id, trace, counterparts
+        if hosts_first and (others := hosts - traces.keys()):
+            now = self._without_resting({tenant: {trace_id: ([], []) for trace_id in sorted(others)}})
+            if now:
+                yield from self._seen(tenant, now[tenant], hosts_first=False)
 
     def _overtaken(self, versions: Mapping[Tenant, Mapping[str, _Derived]]) -> dict[Tenant, _Touched]:
         """What has to be derived again, because another worker derived it later than this one and did not see these
@@ -389,8 +420,8 @@ class Exporter:
         run part standing that is none any more. Whoever comes last finds it."""
         again: dict[Tenant, _Touched] = {}
         for tenant, of_traces in versions.items():
-            for some in chunks(list(of_traces), MOST_IDS):
-                parameters = {"organization": tenant.organization_id, "project": tenant.project_id, "traces": some}
+            for some in chunks(list(of_traces)):
+                parameters = of_project(tenant) | {"traces": some}
                 for trace_id, newest, oldest in (
                     self._clients["read"].query(_STANDING, parameters=parameters).result_rows
                 ):
@@ -399,13 +430,11 @@ class Exporter:
                         again.setdefault(tenant, {})[trace_id] = ([], [])
         return again
 
-    def _resolve(self, trace_id: str, trace: CachedTrace, others: Beside) -> tuple[list[Resolved], list[RunPart]]:
-        hosts = {span_id: run_id for (of_trace, span_id), run_id in others.runs.items() if of_trace == trace_id}
-        usage = {span_id: told for (of_trace, span_id), told in others.usage.items() if of_trace == trace_id}
+    def _resolve(self, trace: CachedTrace, counterparts: Counterparts) -> tuple[list[Resolved], list[RunPart]]:
         # Others complete the light rows: work on copies, for the cache holds what was stored.
-        lights = [copy.copy(light) if trace.logs or usage else light for light in trace.spans.values()]
+        lights = [copy.copy(light) if trace.logs or counterparts.usage else light for light in trace.spans.values()]
         try:
-            return resolve(lights, trace.logs.values(), hosts, usage)
+            return resolve(lights, trace.logs.values(), counterparts.runs, counterparts.usage)
         except Exception as error:
             self.derivation_failures += 1
             log_failure(log, "a trace could not be derived; its spans are stored", error)
@@ -435,7 +464,7 @@ class Exporter:
         """The server's time inside the query that saw each touched trace, the whole of each, and whether the project has
         satellites."""
         client = self._clients["read"]
-        parameters = {"organization": tenant.organization_id, "project": tenant.project_id, "traces": list(traces)}
+        parameters = of_project(tenant) | {"traces": list(traces)}
         result = client.query(_CHECK, parameters=parameters)
         version = max(int(row[1]) for row in result.result_rows)
         counted: dict[tuple[str, str], tuple[int, int]] = {}
@@ -499,10 +528,29 @@ def _require(trace: CachedTrace, lights: Sequence[Light], logs: Sequence[LogLigh
         raise StoreError("the row store does not show what was just written")
 
 
-_OF_TRACES = (
-    "WHERE organization_id = {organization:String} AND project_id = {project:String} "
-    "AND trace_id IN {traces:Array(String)}"
-)
+_NO_COUNTERPARTS = Counterparts()
+_STAGES = 3
+"""Hosts, their satellites, and the satellites of calls in the traces of those: no chain of records is longer."""
+
+
+def _new_hosts(trace: CachedTrace, counterparts: Counterparts) -> set[str]:
+    """The traces of the hosts of its new satellites."""
+    return {host for span_id, host in counterparts.hosts.items() if span_id in trace.fresh}
+
+
+def _satellites_to_tell(trace: CachedTrace, rows: Sequence[Resolved], counterparts: Counterparts) -> set[str]:
+    """The traces of satellites whose host is new, or was derived into another run than the last time."""
+    if not counterparts.satellites:
+        return set()
+    return {
+        satellite
+        for row in rows
+        if row.span_id in trace.fresh or trace.resolved[row.span_id].run_id != row.run_id
+        for satellite in counterparts.satellites.get(row.span_id, ())
+    }
+
+
+_OF_TRACES = f"WHERE {OF_TRACES}"
 # The time stands first: the engine takes up a table where the query is read, and a time that it reads later would be newer
 # than what is seen. What FINAL would count, for less than half of its price: the newest version of each key.
 _CHECK = (

@@ -8,7 +8,7 @@ from typing import Any
 
 from otel_blackboard.config import Settings
 from otel_blackboard.exporter.bodies import BodyStore
-from otel_blackboard.exporter.clickhouse import MOST_IDS, ClientPool, chunks
+from otel_blackboard.exporter.clickhouse import OF_PROJECT, OF_TRACES, ClientPool, chunks, of_project
 from otel_blackboard.exporter.packs import read_bodies, read_body
 from otel_blackboard.exporter.tables import (
     ARTIFACT,
@@ -25,8 +25,6 @@ from otel_blackboard.exporter.tables import (
 )
 from otel_blackboard.records import ArtifactRow, Body, Light, LogLight, Resolved, RunPart, Tenant
 
-_TENANT = "organization_id = {organization:String} AND project_id = {project:String}"
-_OF_TRACES = f"{_TENANT} AND trace_id IN {{traces:Array(String)}}"
 # Not `AS search_text`: the alias would stand for the column in WHERE too, and nothing would ever be found.
 _ARTIFACT_COLUMNS = ", ".join("'' AS no_text" if c.name == "search_text" else c.name for c in ARTIFACT)
 # Without an id it is one that a better reader no longer makes.
@@ -74,14 +72,14 @@ class Reader:
         self._clients.close()
 
     def _query(self, sql: str, tenant: Tenant, **parameters: Any) -> Sequence[Sequence[Any]]:
-        values = {"organization": tenant.organization_id, "project": tenant.project_id} | parameters
+        values = of_project(tenant) | parameters
         with self._clients.client() as client:
             rows: Sequence[Sequence[Any]] = client.query(sql, parameters=values).result_rows
         return rows
 
     def _of_traces(self, sql: str, tenant: Tenant, traces: Sequence[str], **parameters: Any) -> Sequence[Sequence[Any]]:
         """The rows of any number of traces; a query takes only so many ids."""
-        found = [self._query(sql, tenant, traces=list(some), **parameters) for some in chunks(traces, MOST_IDS)]
+        found = [self._query(sql, tenant, traces=some, **parameters) for some in chunks(traces)]
         return found[0] if len(found) == 1 else [row for rows in found for row in rows]
 
     def check(self) -> None:
@@ -101,12 +99,12 @@ class Reader:
     def places_of_traces(self, tenant: Tenant, traces: Sequence[str]) -> list[RunPart]:
         return [
             part
-            for some in chunks(traces, MOST_IDS)
-            for part in self._parts(tenant, PLACES, "trace_id IN {traces:Array(String)}", traces=list(some))
+            for some in chunks(traces)
+            for part in self._parts(tenant, PLACES, "trace_id IN {traces:Array(String)}", traces=some)
         ]
 
     def _parts(self, tenant: Tenant, columns: Sequence[Column], condition: str, **parameters: Any) -> list[RunPart]:
-        sql = f"SELECT {names(columns)} FROM run_parts FINAL WHERE {_TENANT} AND {condition}"
+        sql = f"SELECT {names(columns)} FROM run_parts FINAL WHERE {OF_PROJECT} AND {condition}"
         parts = read_records(RunPart, columns, self._query(sql, tenant, **parameters))
         return sorted(parts, key=lambda part: (part.start_ns, part.trace_id, part.part))
 
@@ -123,7 +121,7 @@ class Reader:
             having.append("(start, run_id) < ({before_start:UInt64}, {before_run:String})")
             parameters |= {"before_start": before[0], "before_run": before[1]}
         sql = (
-            f"SELECT run_id, min(start_ns) AS start FROM run_parts FINAL WHERE {_TENANT} "
+            f"SELECT run_id, min(start_ns) AS start FROM run_parts FINAL WHERE {OF_PROJECT} "
             f"GROUP BY run_id HAVING {' AND '.join(having)} "
             f"ORDER BY start DESC, run_id DESC LIMIT {{limit:UInt32}}"
         )
@@ -133,8 +131,8 @@ class Reader:
 
     def _parts_of_runs(self, tenant: Tenant, run_ids: Sequence[str]) -> dict[str, list[RunPart]]:
         by_run: dict[str, list[RunPart]] = {}
-        for runs in chunks(run_ids, MOST_IDS // 4):  # a run id may be four times as long as a trace id
-            for part in self._parts(tenant, _RUN_PART, "run_id IN {runs:Array(String)}", runs=list(runs)):
+        for runs in chunks(run_ids):
+            for part in self._parts(tenant, _RUN_PART, "run_id IN {runs:Array(String)}", runs=runs):
                 by_run.setdefault(part.run_id, []).append(part)
         return by_run
 
@@ -150,7 +148,7 @@ class Reader:
         most = limit + _SPARE_CANDIDATES
         condition = "AND start_ns <= {before_start:UInt64} " if before is not None else ""
         sql = (
-            f"SELECT run_id, start_ns FROM run_parts WHERE {_TENANT} {condition}"
+            f"SELECT run_id, start_ns FROM run_parts WHERE {OF_PROJECT} {condition}"
             "ORDER BY start_ns DESC LIMIT {most:UInt32}"
         )
         parameters = {} if before is None else {"before_start": before[0]}
@@ -170,7 +168,7 @@ class Reader:
     def count_runs(self, tenant: Tenant, wanted: RunFilter, now_ns: int) -> int:
         having, parameters = _having(wanted, now_ns - self._idle_ns)
         sql = (
-            f"SELECT count() FROM (SELECT run_id, min(start_ns) AS start FROM run_parts FINAL WHERE {_TENANT} "
+            f"SELECT count() FROM (SELECT run_id, min(start_ns) AS start FROM run_parts FINAL WHERE {OF_PROJECT} "
             f"GROUP BY run_id HAVING {' AND '.join(having)})"
         )
         return int(self._query(sql, tenant, **parameters)[0][0])
@@ -187,35 +185,35 @@ class Reader:
     def _resolved(
         self, tenant: Tenant, run_id: str, traces: Sequence[str], columns: Sequence[Column]
     ) -> list[Resolved]:
-        sql = f"SELECT {names(columns)} FROM resolved FINAL WHERE {_OF_TRACES} AND run_id = {{run:String}}"
+        sql = f"SELECT {names(columns)} FROM resolved FINAL WHERE {OF_TRACES} AND run_id = {{run:String}}"
         return read_records(Resolved, columns, self._of_traces(sql, tenant, traces, run=run_id))
 
     def deriving(self, tenant: Tenant, traces: Sequence[str]) -> list[str]:
         """Those of these traces that have spans which are stored and not derived yet."""
         return [
-            row[0] for row in self._of_traces(f"SELECT trace_id FROM deriving FINAL WHERE {_OF_TRACES}", tenant, traces)
+            row[0] for row in self._of_traces(f"SELECT trace_id FROM deriving FINAL WHERE {OF_TRACES}", tenant, traces)
         ]
 
     def not_derived(self, tenant: Tenant, traces: Sequence[str]) -> list[Light]:
         """The spans of these traces that are not derived yet, as far as UNDERIVED."""
         sql = (
-            f"SELECT {names(UNDERIVED)} FROM spans FINAL WHERE {_OF_TRACES} AND (trace_id, span_id) NOT IN "
-            f"(SELECT trace_id, span_id FROM resolved WHERE {_OF_TRACES})"
+            f"SELECT {names(UNDERIVED)} FROM spans FINAL WHERE {OF_TRACES} AND (trace_id, span_id) NOT IN "
+            f"(SELECT trace_id, span_id FROM resolved WHERE {OF_TRACES})"
         )
         return read_records(Light, UNDERIVED, self._of_traces(sql, tenant, traces))
 
     def artifacts(self, tenant: Tenant, traces: Sequence[str], kinds: Sequence[str]) -> list[ArtifactRow]:
         """Rows without their search text, one for each span or log record and kind."""
-        sql = f"SELECT {_ARTIFACT_COLUMNS} FROM artifacts FINAL WHERE {_OF_TRACES} AND {_KINDS}"
+        sql = f"SELECT {_ARTIFACT_COLUMNS} FROM artifacts FINAL WHERE {OF_TRACES} AND {_KINDS}"
         rows = self._of_traces(sql, tenant, traces, kinds=list(kinds))
         return read_records(ArtifactRow, ARTIFACT, rows)
 
     def loose_logs(self, tenant: Tenant, traces: Sequence[str], limit: int) -> list[LogLight]:
         """Log records of these traces that belong to no span, or to one that is not shown, oldest first."""
         sql = (
-            f"SELECT {names(LOG_LIGHT)} FROM logs FINAL WHERE {_OF_TRACES} AND (trace_id, span_id) NOT IN "
+            f"SELECT {names(LOG_LIGHT)} FROM logs FINAL WHERE {OF_TRACES} AND (trace_id, span_id) NOT IN "
             # Not `spans`: one that is stored and not yet derived would hide the record, and show it nowhere.
-            f"(SELECT trace_id, span_id FROM resolved WHERE {_OF_TRACES}) "
+            f"(SELECT trace_id, span_id FROM resolved WHERE {OF_TRACES}) "
             "ORDER BY time_ns, record_sha256 LIMIT {limit:UInt32}"
         )
         found = read_records(LogLight, LOG_LIGHT, self._of_traces(sql, tenant, traces, limit=limit))
@@ -223,7 +221,7 @@ class Reader:
 
     def logs_of_span(self, tenant: Tenant, trace_id: str, span_id: str, limit: int) -> list[LogLight]:
         sql = (
-            f"SELECT {names(LOG_LIGHT)} FROM logs FINAL WHERE {_OF_TRACES} AND span_id = {{span:String}} "
+            f"SELECT {names(LOG_LIGHT)} FROM logs FINAL WHERE {OF_TRACES} AND span_id = {{span:String}} "
             "ORDER BY time_ns, record_sha256 LIMIT {limit:UInt32}"
         )
         rows = self._query(sql, tenant, traces=[trace_id], span=span_id, limit=limit)
@@ -235,7 +233,7 @@ class Reader:
             "name kind status_code status_message trace_state start_ns sent_end_ns parent_span_id attributes events links "
             "dropped resource instrumentation_scope dialect scope labels bodies"
         ).split()
-        this = f"FINAL WHERE {_TENANT} AND trace_id = {{trace:String}} AND span_id = {{span:String}}"
+        this = f"FINAL WHERE {OF_PROJECT} AND trace_id = {{trace:String}} AND span_id = {{span:String}}"
         parameters = {"trace": trace_id, "span": span_id}
         runs = self._query(f"SELECT run_id FROM resolved {this}", tenant, **parameters)
         rows = self._query(f"SELECT {', '.join(columns)} FROM spans {this}", tenant, **parameters)
@@ -256,7 +254,7 @@ class Reader:
             "arrayMap(w -> countEqual(splitByNonAlpha(artifacts.search_text), w), {words:Array(String)}), "
             "arrayMap(w -> countSubstrings(artifacts.search_text, w), {words:Array(String)}), "
             "arrayMap(w -> position(lowerUTF8(concat(label, ' ', summary)), w) > 0, {words:Array(String)}) "
-            f"FROM artifacts FINAL WHERE {_OF_TRACES} AND {_KINDS}"
+            f"FROM artifacts FINAL WHERE {OF_TRACES} AND {_KINDS}"
         )
         found = self._of_traces(sql, tenant, traces, kinds=list(kinds), words=list(words))
         count = len(ARTIFACT)
@@ -277,7 +275,7 @@ class Reader:
         most = limit + _SPARE_CANDIDATES
         while True:
             sql = (
-                f"SELECT {names(FOUND)}, read_at_ns FROM artifacts WHERE {_TENANT} "
+                f"SELECT {names(FOUND)}, read_at_ns FROM artifacts WHERE {OF_PROJECT} "
                 "AND hasAllTokens(search_text, {words:Array(String)}) "
                 "ORDER BY time_ns DESC, trace_id DESC, span_id DESC, kind DESC, source DESC LIMIT {most:UInt32}"
             )
@@ -295,7 +293,7 @@ class Reader:
         rows = rows[:limit]
         # What a flow_run returns is on the blackboard only where it stands for a pass.
         listed = "(role != 'flow_run' OR stands)"
-        sql = f"SELECT trace_id, span_id, run_id FROM resolved FINAL WHERE {_OF_TRACES} AND {listed}"
+        sql = f"SELECT trace_id, span_id, run_id FROM resolved FINAL WHERE {OF_TRACES} AND {listed}"
         places = self._of_traces(sql, tenant, sorted({row.trace_id for row in rows})) if rows else []
         runs = {(row[0], row[1]): row[2] for row in places}
         return [(row, runs[key]) for row in rows if (key := (row.trace_id, row.span_id)) in runs]
@@ -305,7 +303,7 @@ class Reader:
     ) -> dict[tuple[str, str, str, str], tuple[int, int]]:
         """Of each row the newest version, and when that was last read."""
         key = "trace_id, span_id, kind, source"
-        sql = f"SELECT {key}, max((version, read_at_ns)) FROM artifacts WHERE {_OF_TRACES} GROUP BY {key}"
+        sql = f"SELECT {key}, max((version, read_at_ns)) FROM artifacts WHERE {OF_TRACES} GROUP BY {key}"
         rows = self._of_traces(sql, tenant, traces) if traces else []
         return {(row[0], row[1], row[2], row[3]): tuple(row[4]) for row in rows}
 

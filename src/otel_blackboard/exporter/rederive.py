@@ -22,7 +22,9 @@ from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from otel_blackboard.config import Settings
 from otel_blackboard.exporter.bodies import BodyDamaged, BodyMissing, BodyStore
+from otel_blackboard.exporter.clickhouse import OF_TRACES as _OF_TRACES
 from otel_blackboard.exporter.clickhouse import connect
+from otel_blackboard.exporter.clickhouse import of_project as _project
 from otel_blackboard.exporter.faults import fault
 from otel_blackboard.exporter.flush import Exporter, StoreFailed, captured_kinds
 from otel_blackboard.exporter.packs import read_bodies
@@ -413,18 +415,11 @@ def _name_of_log(row: Row) -> str:
     return f"{row['trace_id']}/{row['record_sha256']}"
 
 
-def _project(tenant: Tenant) -> dict[str, Any]:
-    return {"organization": tenant.organization_id, "project": tenant.project_id}
-
-
 def _spans(tenant: Tenant, keys: Sequence[tuple[str, str]]) -> dict[str, Any]:
     traces, spans = sorted({trace for trace, _ in keys}), sorted({span for _, span in keys})
     return _project(tenant) | {"traces": traces, "spans": spans}
 
 
-_OF_TRACES = (
-    "organization_id = {organization:String} AND project_id = {project:String} AND trace_id IN {traces:Array(String)}"
-)
 _OF_SPANS = f"{_OF_TRACES} AND span_id IN {{spans:Array(String)}}"
 _KEY = "organization_id, project_id, trace_id"
 _SPAN_COLUMNS = (

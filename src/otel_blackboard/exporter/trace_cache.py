@@ -26,6 +26,8 @@ class CachedTrace:
     derived_at: int = 0
     """The version of those rows: only while no other worker has derived the trace since, they are what stands there."""
     parts: set[str] = field(default_factory=set)
+    fresh: set[str] = field(default_factory=set)
+    """Spans that came since, or that are all that is known: their counterparts in other traces may not know of them."""
     _spans_hash: int = 0
     _logs_hash: int = 0
 
@@ -33,6 +35,7 @@ class CachedTrace:
         known = self.spans.get(light.span_id)
         if known is None or known.version <= light.version:
             self.spans[light.span_id] = light
+            self.fresh.add(light.span_id)
             self._spans_hash ^= (light.version ^ (known.version if known is not None else 0)) & _LOW
 
     def put_all(self, lights: Iterable[Light], logs: Iterable[LogLight]) -> None:
