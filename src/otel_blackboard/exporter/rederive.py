@@ -404,14 +404,26 @@ class _Rederivation:
             reading.drafts.append(Draft(gone, []))
 
     def _drop(self, tenant: Tenant, rows: Sequence[Row]) -> None:
-        """Spans that nobody sent and that no log record stands for any more, as far as they were read: what a service has
-        stored since stays. Their own rows go last."""
+        """Spans that nobody sent and that no log record stands for any more. What a service has stored of them since stays,
+        and so does what was sent and hidden by them. Their own rows go last."""
         if not rows:
             return
-        keys = [(row["trace_id"], row["span_id"]) for row in rows]
-        parameters = _of_spans(tenant, keys) | {"keys": keys, "versions": [row["version"] for row in rows]}
-        for table, more in (("artifacts", f"source = '' AND {_READ}"), ("resolved", _NAMED), ("spans", _READ)):
-            self._client.command(f"DELETE FROM {table} WHERE {_OF_SPANS} AND {more}", parameters=parameters)
+        made_of = {(row["trace_id"], row["span_id"]): _log_of(row) for row in rows}
+        parameters = _of_spans(tenant, list(made_of))
+        sql = f"SELECT trace_id, span_id, version, labels, reader_version FROM spans WHERE {_OF_SPANS}"
+        parameters["gone"] = [
+            (trace_id, span_id, version)
+            for trace_id, span_id, version, labels, reader in self._client.query(sql, parameters=parameters).result_rows
+            if (of := _log_of({"labels": labels})) and (name := made_of.get((trace_id, span_id)))
+            if of == name or reader < READER_VERSION
+        ]
+        parameters["spans_gone"] = list(made_of)
+        for table, condition in (
+            ("artifacts", f"source = '' AND {_GONE}"),
+            ("resolved", "(trace_id, span_id) IN {spans_gone:Array(Tuple(String, String))}"),
+            ("spans", _GONE),
+        ):
+            self._client.command(f"DELETE FROM {table} WHERE {_OF_SPANS} AND {condition}", parameters=parameters)
         self.progress.gone += len(rows)
 
 
@@ -468,11 +480,7 @@ _OF_TRACES = (
     "organization_id = {organization:String} AND project_id = {project:String} AND trace_id IN {traces:Array(String)}"
 )
 _OF_SPANS = f"{_OF_TRACES} AND span_id IN {{spans:Array(String)}}"
-_NAMED = "(trace_id, span_id) IN {keys:Array(Tuple(String, String))}"
-_READ = (
-    f"{_NAMED} AND version <= "
-    "{versions:Array(UInt256)}[indexOf({keys:Array(Tuple(String, String))}, (trace_id, span_id))]"
-)
+_GONE = "(trace_id, span_id, version) IN {gone:Array(Tuple(String, String, UInt256))}"
 
 
 def _after(*columns: str) -> str:
