@@ -75,7 +75,7 @@ Report = Callable[[Progress], None]
 def rederive(
     exporter: Exporter, bodies: BodyStore, settings: Settings, wanted: Wanted, report: Report = lambda progress: None
 ) -> Progress:
-    """Raises StoreFailed, StoreError or BodyError; run again, it goes on where it ended."""
+    """Raises StoreFailed, StoreError or BodyError; run again, it goes on where it ended. With `wanted.all` it begins anew."""
     client = connect(settings, silence=600)
     try:
         return _Rederivation(exporter, bodies, settings, client, wanted, report).run()
