@@ -151,8 +151,8 @@ def import_files(files: tuple[Path, ...], key: str | None, **given: Any) -> None
 def rederive(organization: str, project: str, since: datetime | None, everything: bool, **given: Any) -> None:
     """Apply this version's reader to what is stored, after an upgrade.
 
-    Can be stopped at any time, and goes on when it is run again, without --all. In embedded mode the service must be stopped; with
-    ClickHouse it may run, in this version. What is captured goes by the settings of now.
+    Can be stopped at any time, and goes on when it is run again (with --all, from the beginning). In embedded mode the
+    service must be stopped; with ClickHouse it may run, in this version. What is captured goes by the settings of now.
     """
     from otel_blackboard.exporter.clickhouse import is_locked
     from otel_blackboard.exporter.rederive import Progress, Wanted
