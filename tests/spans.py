@@ -173,7 +173,7 @@ def readings_of(spans: Iterable[Span], logs: Iterable[LogRecord], tenant: Tenant
         found.append(of_log)
         for span in spans_of_log(record):
             made = read_span(tenant, span)
-            mark_made(made, of_log)
+            mark_made(made, of_log.light.trace_id, of_log.light.record_sha256)
             found.append(made)
     return found
 

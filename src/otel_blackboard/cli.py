@@ -145,12 +145,14 @@ def import_files(files: tuple[Path, ...], key: str | None, **given: Any) -> None
 @click.option(
     "--since", type=click.DateTime(["%Y-%m-%d"]), help="Only traces of which something was received that day or later."
 )
-@click.option("--all", "everything", is_flag=True, help="Also what the reader of this version has read.")
+@click.option(
+    "--all", "everything", is_flag=True, help="Also what the reader of this version has read: begins anew each time."
+)
 def rederive(organization: str, project: str, since: datetime | None, everything: bool, **given: Any) -> None:
     """Apply this version's reader to what is stored, after an upgrade.
 
-    Can be stopped at any time, and goes on when it is run again. In embedded mode the service must be stopped; with
-    ClickHouse it may run, in this version. What is captured goes by the settings of now.
+    Can be stopped at any time, and goes on when it is run again (with --all, from the beginning). In embedded mode the
+    service must be stopped; with ClickHouse it may run, in this version. What is captured goes by the settings of now.
     """
     from otel_blackboard.exporter.clickhouse import is_locked
     from otel_blackboard.exporter.rederive import Progress, Wanted
@@ -183,7 +185,7 @@ def rederive(organization: str, project: str, since: datetime | None, everything
     try:
         done = failing(apply)
     except KeyboardInterrupt:
-        click.echo("stopped; run it again to go on", err=True)
+        click.echo("stopped; run it again to go on" + " (--all begins anew)" * everything, err=True)
         sys.exit(130)
     click.echo(f"{done.traces:,} traces derived anew, {done.records - done.left:,} spans and log records read")
     if done.gone:

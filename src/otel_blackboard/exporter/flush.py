@@ -228,9 +228,14 @@ class Exporter:
         _finish(self._rows(spans, logs, bodies, day))
 
     def derive_anew(self, traces: Mapping[Tenant, Iterable[str]], day: date) -> None:
-        """Derives traces whose rows have been read anew, under the same versions: what is remembered of them is old."""
-        self._cache.clear()
-        self._derive_now({tenant: {trace_id: ([], []) for trace_id in each} for tenant, each in traces.items()}, day)
+        """Derives traces whose rows have been read anew, under the same versions: what is remembered of them is old.
+
+        Twice beside other workers. What they remember is old as well, and only by a derivation that stands here before they
+        look do they see it; one of them may have looked before, and write later, under a version between the two."""
+        touched: dict[Tenant, _Touched] = {t: {trace_id: ([], []) for trace_id in each} for t, each in traces.items()}
+        for _ in range(1 if self._alone else 2):
+            self._cache.clear()
+            self._derive_now(touched, day)
 
     def _insert(
         self, table: str, values: list[list[Any]], times: Iterable[int], today: date, deleted: list[int] | None = None

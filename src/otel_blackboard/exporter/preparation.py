@@ -5,7 +5,7 @@ Pure but for the log, so the doors do it in their own threads while a flush wait
 
 from __future__ import annotations
 
-import copy
+import contextlib
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,16 +13,22 @@ from typing import TypeVar
 
 from otel_blackboard.exporter.packs import compress
 from otel_blackboard.failures import log_failure
-from otel_blackboard.processor.reading import LogReading, SpanReading, mark_made, read_log, read_span, spans_of_log
+from otel_blackboard.processor.reading import (
+    LogReading,
+    SpanReading,
+    log_identity,
+    mark_made,
+    read_log,
+    read_span,
+    spans_of_log,
+)
+from otel_blackboard.processor.unread import unread
 from otel_blackboard.records import SPAN_PACK, LogRecord, Span, Tenant
 
 log = logging.getLogger(__name__)
 
 Record = TypeVar("Record", Span, LogRecord)
 Reading = TypeVar("Reading", SpanReading, LogReading)
-
-FAILED = "blackboard.derivation_failed"
-"""Marks a record that we could not read."""
 
 
 @dataclass(slots=True)
@@ -51,7 +57,7 @@ def prepare(
         prepared.logs.append((tenant, log_reading))
         for span in _spans_of(record, prepared):
             made = _read(read_span, tenant, span, prepared)
-            mark_made(made, log_reading)
+            mark_made(made, log_reading.light.trace_id, log_reading.light.record_sha256)
             prepared.spans.append((tenant, made))
     readings = prepared.readings
     for reading in readings:
@@ -70,7 +76,11 @@ def _read(read: Callable[[Tenant, Record], Reading], tenant: Tenant, record: Rec
         # A fault of ours must not cost the sender its record: it is stored without a role, and counted.
         prepared.failures += 1
         log_failure(log, "a span or log record could not be read; it is stored without a role", error)
-        return read(tenant, _bare(record))
+        reading = read(tenant, unread(record))
+        if isinstance(record, LogRecord) and isinstance(reading, LogReading):
+            with contextlib.suppress(Exception):  # the same record, when it can be read, is not to be another one
+                reading.light.version, reading.light.record_sha256 = log_identity(tenant, record)
+        return reading
 
 
 def _spans_of(record: LogRecord, prepared: Prepared) -> list[Span]:
@@ -80,18 +90,6 @@ def _spans_of(record: LogRecord, prepared: Prepared) -> list[Span]:
         prepared.failures += 1
         log_failure(log, "a log record could not be read as a call; it is stored as a log record", error)
         return []
-
-
-def _bare(record: Record) -> Record:
-    """The record with all that could upset a reader as text."""
-    bare = copy.copy(record)
-    bare.attributes = {FAILED: True, "attributes": repr(record.attributes)}
-    if isinstance(bare, Span):
-        bare.attributes["events"] = repr(bare.events)
-        bare.events, bare.links = [], []
-    else:
-        bare.body, bare.event_name = repr(bare.body), ""
-    return bare
 
 
 def leave_out(reading: SpanReading | LogReading, captured: frozenset[str]) -> None:

@@ -1,9 +1,9 @@
 """`otel-blackboard rederive`: applies a better reader to what is stored, without its senders.
 
 Records are put together again out of their rows and content, read as if they had come now, and written under their old
-versions: of equal versions the last one written stands. Content that is the same stays where it is. Trace by trace, in
-small pages; a record's own row, which says which reader read it, is written after all that comes of it, so whoever is
-stopped anywhere goes on from there.
+versions: of equal versions the last one written stands, in the partition of the one before. Content that is the same stays
+where it is. Some traces at a time, in small pages; a record's own row, which says which reader read it, is written after all
+that comes of it, and a trace is marked in `rederiving` until its runs are derived: who is stopped anywhere goes on from there.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from typing import Any
@@ -23,24 +23,24 @@ from clickhouse_connect.driver.exceptions import ClickHouseError
 from otel_blackboard.config import Settings
 from otel_blackboard.exporter.bodies import BodyDamaged, BodyMissing, BodyStore
 from otel_blackboard.exporter.clickhouse import OF_TRACES as _OF_TRACES
-from otel_blackboard.exporter.clickhouse import connect
+from otel_blackboard.exporter.clickhouse import connect, insert
 from otel_blackboard.exporter.clickhouse import of_project as _project
 from otel_blackboard.exporter.faults import fault
 from otel_blackboard.exporter.flush import Exporter, StoreFailed, captured_kinds
 from otel_blackboard.exporter.packs import read_bodies
 from otel_blackboard.exporter.preparation import leave_out
-from otel_blackboard.exporter.tables import LOG_ROW, SPAN_ROW, read_bodies_text
+from otel_blackboard.exporter.tables import LOG_ROW, SPAN_ROW, TABLES, read_bodies_text
 from otel_blackboard.failures import log_failure
 from otel_blackboard.processor.drafts import Draft
-from otel_blackboard.processor.reading import LogReading, SpanReading, read_log, read_span, spans_of_log
+from otel_blackboard.processor.reading import LogReading, SpanReading, mark_made, read_log, read_span, spans_of_log
 from otel_blackboard.processor.restoring import Owners, Row, restored_log, restored_span
 from otel_blackboard.processor.tree import READER_VERSION
 from otel_blackboard.records import MADE_OF_LOG, ArtifactRow, Body, Span, Tenant
 
 log = logging.getLogger(__name__)
 
-TRACES = 20_000
-"""Traces asked for at once."""
+MOST_KEYS = 20_000
+"""Traces, or keys of rows, asked for at once."""
 
 PAGE = 500
 """Rows read at once, and about as many records derived at once."""
@@ -77,7 +77,7 @@ Report = Callable[[Progress], None]
 def rederive(
     exporter: Exporter, bodies: BodyStore, settings: Settings, wanted: Wanted, report: Report = lambda progress: None
 ) -> Progress:
-    """Raises StoreFailed, StoreError or BodyError; run again, it goes on where it ended."""
+    """Raises StoreFailed, StoreError or BodyError; run again, it goes on where it ended. With `wanted.all` it begins anew."""
     client = connect(settings, silence=600)
     try:
         return _Rederivation(exporter, bodies, settings, client, wanted, report).run()
@@ -89,12 +89,14 @@ def rederive(
 
 @dataclass
 class _Batch:
-    """Traces of one tenant and day that are read and derived together."""
+    """Traces of one tenant that are read and derived together."""
 
     tenant: Tenant
-    day: date
-    traces: list[str] = field(default_factory=list)
-    records: int = 0
+    traces: dict[str, date] = field(default_factory=dict)
+    """Trace id → the last day on which something of it was received."""
+    joined: dict[str, date] = field(default_factory=dict)
+    """The same of other traces, in which a span was made of a log record: they are derived as well."""
+    size: int = 0
 
 
 class _Rederivation:
@@ -123,67 +125,87 @@ class _Rederivation:
         if self._wanted.project:
             conditions.append("project_id = {project:String}")
             parameters.setdefault("project", self._wanted.project)
-        since = ""
-        if self._wanted.since:
-            since, parameters["since"] = "HAVING day >= {since:Date}", self._wanted.since
+        parameters["since"] = self._wanted.since or date(1970, 1, 1)
+        if "after_trace_id" in parameters:
+            conditions.append(f"({_after('organization_id', 'project_id', 'trace_id')})")
         sql = sql.replace("{SCOPE}", " AND ".join(conditions) or "1").replace("{STALE}", self._stale)
-        rows: Sequence[Sequence[Any]] = self._client.query(
-            sql.replace("{SINCE}", since), parameters=parameters
-        ).result_rows
+        rows: Sequence[Sequence[Any]] = self._client.query(sql, parameters=parameters).result_rows
         return rows
 
     def _batches(self) -> Iterator[_Batch]:
         batch: _Batch | None = None
-        sql, place = _TRACES, dict[str, str]()
-        while True:
-            found = self._query(sql, most=TRACES, **place)
-            for organization, project, trace_id, records, day in found:
-                tenant = Tenant(organization, project)
-                if batch is not None and (batch.tenant != tenant or batch.day != day or batch.records >= PAGE):
-                    yield batch
-                    batch = None
-                batch = batch or _Batch(tenant, day)
-                batch.traces.append(trace_id)
-                batch.records += int(records)
-            if len(found) < TRACES:
-                break
-            sql = _TRACES_AFTER
-            place = dict(zip(("after_organization", "after_project", "after_trace"), found[-1], strict=False))
+        for organization, project, trace_id, records, day in self._traces():
+            tenant = Tenant(organization, project)
+            if batch is not None and (batch.tenant != tenant or batch.size >= PAGE):
+                yield batch
+                batch = None
+            batch = batch or _Batch(tenant)
+            batch.traces[trace_id] = day
+            batch.size += int(records) or 1
         if batch is not None:
             yield batch
+
+    def _traces(self) -> Iterator[Sequence[Any]]:
+        """By their day as far as they are asked for at once: the rows of a day are inserted together."""
+        place = dict[str, str]()
+        while True:
+            found = self._query(_TRACES, most=MOST_KEYS, **place)
+            yield from sorted(found, key=lambda row: (row[0], row[1], row[2] != "", row[4], row[2]))
+            if len(found) < MOST_KEYS:
+                return
+            place = dict(zip(("after_organization_id", "after_project_id", "after_trace_id"), found[-1], strict=False))
 
     # ------------------------------------------------------------------------------------------------------- one batch
 
     def _read_anew(self, batch: _Batch) -> None:
+        self._mark(batch.tenant, batch.traces)
         for rows in self._pages("logs", _LOG_COLUMNS, batch):
             self._logs(batch, rows)
         for rows in self._pages("spans", _SPAN_COLUMNS, batch):
             self._spans(batch.tenant, rows)
-        if traces := [trace_id for trace_id in batch.traces if trace_id]:
-            self._exporter.derive_anew({batch.tenant: traces}, batch.day)
+        days: dict[date, list[str]] = defaultdict(list)
+        for trace_id, day in (batch.joined | batch.traces).items():
+            if trace_id:
+                days[day].append(trace_id)
+        for day, traces in days.items():
+            self._exporter.derive_anew({batch.tenant: traces}, day)
+        self._mark(batch.tenant, batch.joined | batch.traces, derived=True)
+
+    def _mark(self, tenant: Tenant, traces: Iterable[str], derived: bool = False) -> None:
+        """Before their rows are read anew, and when their runs are derived: in between no row tells that they are not."""
+        ids = [trace_id for trace_id in traces if trace_id]
+        if ids:
+            columns = [column for column in TABLES["rederiving"] if column.name != "version"]
+            count = len(ids)
+            of_project: list[list[Any]] = [[tenant.organization_id] * count, [tenant.project_id] * count]
+            insert(self._client, "rederiving", columns, [*of_project, ids, [int(derived)] * count])
 
     def _pages(self, table: str, columns: Sequence[str], batch: _Batch) -> Iterator[list[dict[str, Any]]]:
-        """Rows of one day of receipt each, with as much content as may be held at once."""
+        """Rows of one day of receipt each, with as much content as may be held at once.
+
+        The keys are asked for first, for however few rows are wanted, the engine goes through all that are left."""
         key = "span_id" if table == "spans" else "record_sha256"
-        after = ("", "")
+        stale = f"FROM {table} FINAL WHERE {_OF_TRACES} AND {self._stale} AND {_after('trace_id', key)}"
+        parameters = _project(batch.tenant) | {"traces": list(batch.traces)}
+        keys_of = f"SELECT trace_id, {key} {stale} ORDER BY trace_id, {key} LIMIT {MOST_KEYS}"
+        rows_of = f"SELECT {', '.join(columns)} {stale} AND {_until('trace_id', key)}"
+        place = {"after_trace_id": "", f"after_{key}": ""}
         while True:
-            found = self._client.query(
-                f"SELECT {', '.join(columns)} FROM {table} FINAL WHERE {_OF_TRACES} AND {self._stale} "
-                f"AND (trace_id, {key}) > ({{after_trace:String}}, {{after:String}}) "
-                f"ORDER BY trace_id, {key} LIMIT {PAGE}",
-                parameters=_project(batch.tenant)
-                | {"traces": batch.traces, "after_trace": after[0], "after": after[1]},
-            ).result_rows
-            by_day: dict[date, list[dict[str, Any]]] = defaultdict(list)
-            for values in found:
-                row = dict(zip(columns, values, strict=True))
-                row["bodies"] = read_bodies_text(row["bodies"])
-                by_day[row["stored"]].append(row)
-            for rows in by_day.values():
-                yield from _small(rows)
-            if len(found) < PAGE:
+            keys = self._client.query(keys_of, parameters=parameters | place).result_rows
+            for first in range(0, len(keys), PAGE):
+                some = keys[first : first + PAGE]
+                place |= {"until_trace_id": some[-1][0], f"until_{key}": some[-1][1]}
+                found = self._client.query(rows_of, parameters=parameters | place).result_rows
+                place |= {"after_trace_id": some[-1][0], f"after_{key}": some[-1][1]}
+                by_day: dict[date, list[dict[str, Any]]] = defaultdict(list)
+                for values in found:
+                    row = dict(zip(columns, values, strict=True))
+                    row["bodies"] = read_bodies_text(row["bodies"])
+                    by_day[row["stored"]].append(row)
+                for rows in by_day.values():
+                    yield from _small(rows)
+            if len(keys) < MOST_KEYS:
                 return
-            after = row["trace_id"], row[key]
 
     def _data(self, rows: Sequence[Row]) -> list[list[bytes] | None]:
         """The content of each row; None where some of it is gone."""
@@ -218,7 +240,10 @@ class _Rederivation:
                     continue
                 else:
                     span = restored_span(row, data, owners)
-                reading = self._read_span(tenant, span, row["version"], row["stored_at_ns"], made_of)
+                reading = self._read_span(tenant, span, row["stored_at_ns"])
+                if made_of:
+                    mark_made(reading, *_log_named(made_of))
+                _set_version(reading, row["version"])
             except Exception as error:
                 self._leave(error)
                 continue
@@ -251,15 +276,21 @@ class _Rederivation:
             readings.append((row, reading))
             for span in spans:
                 self._consider(tenant, span, row, made)
-        if new := self._not_held(tenant, made):  # in whatever trace they are
-            self._rewrite(tenant, new, [])
-            self._exporter.derive_anew({tenant: sorted({reading.light.trace_id for _, reading in new})}, batch.day)
+        new: dict[date, list[tuple[Row, SpanReading]]] = defaultdict(list)
+        for of, span_reading in self._not_held(tenant, made):  # in whatever trace they are
+            new[of["stored"]].append((of, span_reading))
+            trace_id = span_reading.light.trace_id
+            batch.joined[trace_id] = max(of["stored"], batch.joined.get(trace_id, date.min))
+        self._mark(tenant, sorted({reading.light.trace_id for each in new.values() for _, reading in each}))
+        for each in new.values():
+            self._rewrite(tenant, each, [])
         self._rewrite(tenant, [], readings)
 
     def _consider(self, tenant: Tenant, span: Span, row: Row, made: _Made) -> None:
         """Several log records may stand for one call: the span that wins is the one that would, had all come now."""
         try:
-            reading = self._read_span(tenant, span, None, row["stored_at_ns"], _name_of_log(row))
+            reading = self._read_span(tenant, span, row["stored_at_ns"])
+            mark_made(reading, row["trace_id"], row["record_sha256"])
         except Exception as error:
             self._leave(error)
             return
@@ -268,48 +299,45 @@ class _Rederivation:
             made[key] = row, reading
 
     def _not_held(self, tenant: Tenant, made: _Made) -> list[tuple[Row, SpanReading]]:
-        """Those of these spans whose row is not there, or was made of a log record that now has less to say of it."""
+        """Those of these spans whose row is not there, or was made of a log record that now has less to say of it; each with
+        the row of its log record, as of the day on which its own is stored."""
         if not made:
             return []
-        sql = f"SELECT trace_id, span_id, labels, version FROM spans FINAL WHERE {_OF_SPANS}"
-        rows = self._client.query(sql, parameters=_spans(tenant, list(made))).result_rows
-        held = {(row[0], row[1]): (_log_of({"labels": row[2]}), int(row[3])) for row in rows}
+        sql = f"SELECT trace_id, span_id, labels, version, stored FROM spans FINAL WHERE {_OF_SPANS}"
+        rows = self._client.query(sql, parameters=_of_spans(tenant, list(made))).result_rows
+        held = {(row[0], row[1]): (_log_of({"labels": row[2]}), int(row[3]), row[4]) for row in rows}
         others = {
             holder
-            for key, (holder, _) in held.items()
+            for key, (holder, _, _) in held.items()
             if key in made and holder not in ("", _name_of_log(made[key][0]))
         }
         holders = self._made_of_logs(tenant, sorted(others))
         new: list[tuple[Row, SpanReading]] = []
         for key, (row, reading) in made.items():
             if key in held:
-                holder, version = held[key]
-                span = holders.get(holder, {}).get(key)
-                if holder not in others or (span and read_span(tenant, span).light.version >= reading.light.version):
-                    continue  # where the holder is this very record, its row is read anew like any other
-                reading.light.version = max(version, reading.light.version)
-                for draft in reading.drafts:
-                    draft.row.version = reading.light.version
-            new.append((row, reading))
+                holder, version, stored = held[key]
+                if holder not in others:
+                    continue  # where it is this very record, its row is read anew like any other
+                if span := holders.get(holder, {}).get(key):
+                    other = read_span(tenant, span)
+                    mark_made(other, *_log_named(holder))
+                    if other.light.version >= reading.light.version:
+                        continue
+                # Of equal versions in two partitions it is not the last one written that stands.
+                _set_version(reading, max(version, reading.light.version))
+                new.append(({**row, "stored": stored}, reading))
+            else:
+                new.append((row, reading))
         return new
 
     def _leave(self, error: Exception) -> None:
         self.progress.left += 1
         log_failure(log, "a stored record could not be read anew; it stays as it was", error)
 
-    def _read_span(
-        self, tenant: Tenant, span: Span, version: int | None, stored_at_ns: int, made_of: str
-    ) -> SpanReading:
+    def _read_span(self, tenant: Tenant, span: Span, stored_at_ns: int) -> SpanReading:
         reading = read_span(tenant, span)
         leave_out(reading, self._captured)
-        light = reading.light
-        light.stored_at_ns = stored_at_ns
-        if version is not None:
-            light.version = version
-        for draft in reading.drafts:
-            draft.row.version = light.version
-        if made_of:
-            light.labels[MADE_OF_LOG] = made_of
+        reading.light.stored_at_ns = stored_at_ns
         return reading
 
     def _made_of_logs(self, tenant: Tenant, logs: Sequence[str]) -> dict[str, dict[tuple[str, str], Span]]:
@@ -321,8 +349,8 @@ class _Rederivation:
             "AND record_sha256 IN {records:Array(String)}"
         )
         parameters = _project(tenant) | {
-            "traces": sorted({name.partition("/")[0] for name in logs}),
-            "records": sorted({name.partition("/")[2] for name in logs}),
+            "traces": sorted({_log_named(name)[0] for name in logs}),
+            "records": sorted({_log_named(name)[1] for name in logs}),
         }
         found = self._client.query(sql, parameters=parameters).result_rows
         records = [dict(zip(_LOG_COLUMNS, values, strict=True)) for values in found]
@@ -368,7 +396,7 @@ class _Rederivation:
             f"SELECT trace_id, span_id, kind, source FROM artifacts FINAL WHERE {_OF_SPANS} "
             "AND source IN {sources:Array(String)} AND artifact_id != ''"
         )
-        parameters = _spans(tenant, [key[:2] for key in readings])
+        parameters = _of_spans(tenant, [key[:2] for key in readings])
         parameters["sources"] = sorted({source for _, _, source in readings})
         for trace_id, span_id, kind, source in self._client.query(sql, parameters=parameters).result_rows:
             reading = readings.get((trace_id, span_id, source))
@@ -379,12 +407,27 @@ class _Rederivation:
             reading.drafts.append(Draft(gone, []))
 
     def _drop(self, tenant: Tenant, rows: Sequence[Row]) -> None:
-        """Spans that nobody sent and that no log record stands for any more. Their own rows go last."""
-        if rows:
-            parameters = _spans(tenant, [(row["trace_id"], row["span_id"]) for row in rows])
-            for table in ("artifacts", "resolved", "spans"):
-                self._client.command(f"DELETE FROM {table} WHERE {_OF_SPANS}", parameters=parameters)
-            self.progress.gone += len(rows)
+        """Spans that nobody sent and that no log record stands for any more. What a service has stored of them since stays,
+        and so does what was sent and hidden by them. Their own rows go last."""
+        if not rows:
+            return
+        made_of = {(row["trace_id"], row["span_id"]): _log_of(row) for row in rows}
+        parameters = _of_spans(tenant, list(made_of))
+        sql = f"SELECT trace_id, span_id, version, labels, reader_version FROM spans WHERE {_OF_SPANS}"
+        parameters["gone"] = [
+            (trace_id, span_id, version)
+            for trace_id, span_id, version, labels, reader in self._client.query(sql, parameters=parameters).result_rows
+            if (of := _log_of({"labels": labels})) and (name := made_of.get((trace_id, span_id)))
+            if of == name or reader < READER_VERSION
+        ]
+        parameters["spans_gone"] = list(made_of)
+        for table, condition in (
+            ("artifacts", f"source = '' AND {_GONE}"),
+            ("resolved", "(trace_id, span_id) IN {spans_gone:Array(Tuple(String, String))}"),
+            ("spans", _GONE),
+        ):
+            self._client.command(f"DELETE FROM {table} WHERE {_OF_SPANS} AND {condition}", parameters=parameters)
+        self.progress.gone += len(rows)
 
 
 _Made = dict[tuple[str, str], tuple[Row, SpanReading]]
@@ -415,12 +458,45 @@ def _name_of_log(row: Row) -> str:
     return f"{row['trace_id']}/{row['record_sha256']}"
 
 
-def _spans(tenant: Tenant, keys: Sequence[tuple[str, str]]) -> dict[str, Any]:
+def _log_named(name: str) -> tuple[str, str]:
+    trace_id, _, record_sha256 = name.partition("/")
+    return trace_id, record_sha256
+
+
+def _set_version(reading: SpanReading, version: int) -> None:
+    reading.light.version = version
+    for draft in reading.drafts:
+        draft.row.version = version
+
+
+def _of_spans(tenant: Tenant, keys: Sequence[tuple[str, str]]) -> dict[str, Any]:
+    """Parameters of _OF_SPANS, which takes more spans than these: each trace with each span id."""
     traces, spans = sorted({trace for trace, _ in keys}), sorted({span for _, span in keys})
     return _project(tenant) | {"traces": traces, "spans": spans}
 
 
 _OF_SPANS = f"{_OF_TRACES} AND span_id IN {{spans:Array(String)}}"
+_GONE = "(trace_id, span_id, version) IN {gone:Array(Tuple(String, String, UInt256))}"
+
+
+def _after(*columns: str) -> str:
+    """Rows behind the parameters `after_…`. Of `(a, b) > (x, y)` the engine makes no use to skip what is not wanted."""
+    *outer, last = columns
+    said = f"{last} > {{after_{last}:String}}"
+    for column in reversed(outer):
+        said = f"{column} >= {{after_{column}:String}} AND ({column} > {{after_{column}:String}} OR {said})"
+    return said
+
+
+def _until(*columns: str) -> str:
+    """Rows up to the parameters `until_…`."""
+    *outer, last = columns
+    said = f"{last} <= {{until_{last}:String}}"
+    for column in reversed(outer):
+        said = f"{column} <= {{until_{column}:String}} AND ({column} < {{until_{column}:String}} OR {said})"
+    return said
+
+
 _KEY = "organization_id, project_id, trace_id"
 _SPAN_COLUMNS = (
     "trace_id", "span_id", "parent_span_id", "name", "start_ns", "labels", "version", "stored_at_ns", "stored",
@@ -430,19 +506,19 @@ _LOG_COLUMNS = (
     "trace_id", "span_id", "record_sha256", "time_ns", "event_name", "severity_text", "version", "stored_at_ns", "stored",
     *(column.name for column in LOG_ROW),
 )  # fmt: skip
+_OF_TABLE = (
+    f"SELECT {_KEY}, {{count}} AS found, max({{STALE}}) AS stale, max(stored) AS received FROM {{table}} FINAL "
+    f"WHERE {{SCOPE}} GROUP BY {_KEY} UNION ALL "
+)
 _WORK = (
     f"SELECT {_KEY}, sum(found) AS records, max(received) AS day FROM ("
-    + " UNION ALL ".join(
-        f"SELECT {_KEY}, {count} AS found, max(stored) AS received FROM {table} FINAL "
-        f"WHERE {{SCOPE}} AND {{STALE}} GROUP BY {_KEY}"
-        for table, count in (("spans", "count()"), ("logs", "count()"), ("run_parts", "0"))
+    + "".join(
+        _OF_TABLE.replace("{count}", count).replace("{table}", table)
+        for table, count in (("spans", "countIf({STALE})"), ("logs", "countIf({STALE})"), ("run_parts", "0"))
     )
-    + f") GROUP BY {_KEY} {{SINCE}}"
+    + f"SELECT {_KEY}, 0 AS found, 1 AS stale, toDate(0) AS received FROM rederiving FINAL WHERE {{SCOPE}}) "
+    f"GROUP BY {_KEY} HAVING max(stale) AND day >= {{since:Date}}"
 )
-"""Traces in which a row was read, or a run derived, by an older reader."""
+"""Traces in which a row was read, or a run derived, by an older reader, and those whose rederivation was stopped."""
 _COUNT = f"SELECT sum(records) FROM ({_WORK})"
 _TRACES = f"{_WORK} ORDER BY {_KEY} LIMIT {{most:UInt32}}"
-_TRACES_AFTER = (
-    f"SELECT * FROM ({_WORK}) WHERE ({_KEY}) > ({{after_organization:String}}, {{after_project:String}}, "
-    f"{{after_trace:String}}) ORDER BY {_KEY} LIMIT {{most:UInt32}}"
-)

@@ -130,6 +130,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
     "resolved": (*TENANT, *RESOLVED, *STORED, Column("is_deleted", "UInt8")),
     "run_parts": (*TENANT, *RUN_PART, *STORED, Column("is_deleted", "UInt8")),
     "deriving": (*TENANT, Column("trace_id", TEXT), Column("version", "UInt64"), Column("is_deleted", "UInt8")),
+    "rederiving": (*TENANT, Column("trace_id", TEXT), Column("version", "UInt64"), Column("is_deleted", "UInt8")),
     "satellites": (*TENANT, Column("call", TEXT), Column("trace_id", TEXT)),
     "tombstones": (*TENANT, Column("scope", WORD), Column("id", TEXT), Column("made_at_ns", NUMBER)),
 }

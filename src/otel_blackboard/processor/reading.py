@@ -249,11 +249,11 @@ def _evaluation(record: LogRecord) -> dict[str, str]:
     return {f"evaluation.{name[:NAME_KEPT]}": said[:NAME_KEPT]} if name and said else {}
 
 
-def mark_made(made: SpanReading, of: LogReading) -> None:
-    """Says of which record a span was made. Where several records make the same span, the last bits of its version, which
+def mark_made(made: SpanReading, trace_id: str, record_sha256: str) -> None:
+    """Says of which log record a span was made. Where several records make the same span, the last bits of its version, which
     are a hash, decide which is said: whichever came first."""
-    made.light.labels[MADE_OF_LOG] = f"{of.light.trace_id}/{of.light.record_sha256}"
-    made.light.version = made.light.version >> 32 << 32 | int(of.light.record_sha256[:8], 16)
+    made.light.labels[MADE_OF_LOG] = f"{trace_id}/{record_sha256}"
+    made.light.version = made.light.version >> 32 << 32 | int(record_sha256[:8], 16)
     for draft in made.drafts:
         draft.row.version = made.light.version
 
@@ -292,17 +292,7 @@ def read_log(tenant: Tenant, record: LogRecord) -> LogReading:
     )
     body = "null" if record.body is None else orjson.dumps({CONTENT: contents.value("body", record.body)}).decode()
     resource, scope = contents.shared(record.resource, "resource"), contents.shared(record.scope, "scope")
-    # It is the record's identity: no reader may have a say in it, so content counts as sent, wherever it is kept.
-    light.version = version_of(
-        finished=True,
-        end_ns=light.time_ns,
-        size=len(record.attributes),
-        texts=(record.trace_id, record.span_id, record.event_name, record.severity_text, to_json(record.attributes),
-               f"{record.time_ns} {record.observed_time_ns} {record.severity_number} {record.flags}",
-               resource, scope, f"{record.dropped_attributes_count}"),
-        contents=[each for each in contents.items if each.field == "body" or each.field.startswith(("resource.", "scope."))],
-    )  # fmt: skip
-    light.record_sha256 = hashlib.sha256(light.version.to_bytes(32)).hexdigest()
+    light.version, light.record_sha256 = _identity(record, resource, scope, contents)
     for draft in drafts:
         draft.row.source, draft.row.version, draft.row.time_ns = light.record_sha256, light.version, light.time_ns
     row = (
@@ -310,3 +300,26 @@ def read_log(tenant: Tenant, record: LogRecord) -> LogReading:
         write_dropped(record.dropped_attributes_count), resource, scope,
     )  # fmt: skip
     return LogReading(light, row, contents.items, drafts)
+
+
+def log_identity(tenant: Tenant, record: LogRecord) -> tuple[int, str]:
+    """Version and sha256 of a log record, also of one that cannot be read."""
+    contents = Contents(tenant, record.trace_id, record.span_id)
+    if record.body is not None:
+        contents.value("body", record.body)
+    resource, scope = contents.shared(record.resource, "resource"), contents.shared(record.scope, "scope")
+    return _identity(record, resource, scope, contents)
+
+
+def _identity(record: LogRecord, resource: str, scope: str, contents: Contents) -> tuple[int, str]:
+    """No reader may have a say in it, so content counts as sent, wherever it is kept."""
+    version = version_of(
+        finished=True,
+        end_ns=record.time_ns or record.observed_time_ns,
+        size=len(record.attributes),
+        texts=(record.trace_id, record.span_id, record.event_name, record.severity_text, to_json(record.attributes),
+               f"{record.time_ns} {record.observed_time_ns} {record.severity_number} {record.flags}",
+               resource, scope, f"{record.dropped_attributes_count}"),
+        contents=[each for each in contents.items if each.field == "body" or each.field.startswith(("resource.", "scope."))],
+    )  # fmt: skip
+    return version, hashlib.sha256(version.to_bytes(32)).hexdigest()

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import orjson
 
+from otel_blackboard.processor.unread import as_sent
 from otel_blackboard.processor.values import CONTENT, restore, unescape
 from otel_blackboard.records import (
     Attributes,
@@ -98,7 +99,7 @@ def restored_span(row: Row, data: Sequence[bytes], owners: Owners) -> Span:
     """`data`: the content of each of the row's `bodies`."""
     contents = _Contents(row["bodies"], data)
     dropped = _dropped(row["dropped"])
-    return Span(
+    span = Span(
         row["trace_id"],
         row["span_id"],
         row["parent_span_id"],
@@ -119,13 +120,14 @@ def restored_span(row: Row, data: Sequence[bytes], owners: Owners) -> Span:
         owners.resource(row["resource"], contents),
         owners.scope(row["instrumentation_scope"], contents),
     )
+    return as_sent(span)
 
 
 def restored_log(row: Row, data: Sequence[bytes], owners: Owners) -> LogRecord:
     """Its time is that of its row: a record without one was read as of when it was observed."""
     contents = _Contents(row["bodies"], data)
     place = _pointer(orjson.loads(row["body"]))
-    return LogRecord(
+    record = LogRecord(
         row["trace_id"],
         row["span_id"],
         row["time_ns"],
@@ -140,6 +142,7 @@ def restored_log(row: Row, data: Sequence[bytes], owners: Owners) -> LogRecord:
         owners.resource(row["resource"], contents),
         owners.scope(row["instrumentation_scope"], contents),
     )
+    return as_sent(record)
 
 
 def _dropped(text: str) -> dict[str, int]:

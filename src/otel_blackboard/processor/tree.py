@@ -22,7 +22,7 @@ from otel_blackboard.processor.prices import set_price
 from otel_blackboard.processor.requested import match_requests
 from otel_blackboard.records import SATELLITE, Light, LogLight, Resolved, RunPart
 
-READER_VERSION = 2
+READER_VERSION = 3
 """Raised when a better reading should be applied to old traces (`otel-blackboard rederive`)."""
 
 
