@@ -118,7 +118,12 @@ def _make_shape(keys: tuple[str, ...], resource_keys: tuple[str, ...], scope: st
         return [(name, sources) for name, sources in kept if sources]
 
     tables = {dialect.name: _facts(dialect, by_field, resource_keys) for dialect in BY_FIELD}
-    first = ({fact: tables[each.name].get(fact, ())} for fact, dialects in BY_FACT.items() for each in dialects)
+    first = (
+        {fact: tables[each.name].get(fact, ())}
+        for fact, dialects in BY_FACT.items()
+        for each in dialects
+        if each.name in tables
+    )
     facts = rows(_merged((*first, *tables.values())))
     return Shape(
         by_role=tuple(dialect for dialect in BY_ROLE if dialect in by_field),
