@@ -276,7 +276,7 @@ def test_what_was_derived_and_has_to_be_once_more_is_tried_again(
 
     with monkeypatch.context() as patch:
         patch.setattr(worker.exporter, "_write_derived", fails_the_second_time)
-        patch.setattr(worker.exporter, "_overtaken", lambda versions: {key[0]: {key[1]: ([], [])}})
+        patch.setattr(worker.exporter, "_overtaken", lambda versions: ({key[0]: {key[1]: ([], [])}}, []))
         assert worker.exporter.derive_due() is not None
     assert worker.exporter._large.due() == []
     clock.now += 10

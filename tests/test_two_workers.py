@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
@@ -98,6 +99,38 @@ def rows(stores: Stores, tenant: Tenant) -> list[Any]:
         )
         parameters = {"o": tenant.organization_id, "p": tenant.project_id}
         return sorted(client.query(query, parameters=parameters).result_rows)
+
+
+def test_a_worker_that_leaves_out_what_does_not_differ_leaves_nothing_of_anothers(
+    first: Stores, second: Exporter, tenant: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that knows the trace sees it after the other one did, and writes after it: only rows that differ from its own."""
+    plain, one, two = three_spans("left out")
+    second.derive_due()  # what a worker looks for at its start is another matter
+    first.exporter.flush([(tenant, plain)], [])
+    seen, landed = threading.Event(), threading.Event()
+
+    def sees_and_waits() -> None:
+        seen.set()
+        assert landed.wait(60)
+
+    with ThreadPoolExecutor(1) as pool:
+        during(first.exporter, monkeypatch, sees_and_waits)
+        last: list[Future[None]] = []
+
+        def brings_more() -> None:
+            last.append(pool.submit(first.exporter.flush, [(tenant, one), (tenant, two)], []))
+            assert seen.wait(60)
+
+        during(second, monkeypatch, brings_more)
+        second.flush([(tenant, one)], [])
+        landed.set()
+        last[0].result()
+    second.derive_due()
+    found = rows(first, tenant)
+    fresh = Tenant(tenant.organization_id, f"{tenant.project_id}-at-once")
+    second.flush([(fresh, span) for span in three_spans("left out")], [])
+    assert found == rows(first, fresh)
 
 
 def test_a_worker_that_is_late_with_what_it_found_leaves_no_run_behind(

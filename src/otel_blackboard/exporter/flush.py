@@ -343,7 +343,7 @@ class Exporter:
                 if not due:
                     break
             seconds = time.monotonic() - started
-            touched = {} if self._alone else self._overtaken(versions)
+            touched, soon = ({}, []) if self._alone else self._overtaken(versions)
             derivations = [
                 ((tenant, trace_id), derived)
                 for tenant, of_traces in versions.items()
@@ -353,7 +353,8 @@ class Exporter:
             if seen := [(key, derived.version // 2) for key, derived in derivations if self._large.is_marked(key)]:
                 _finish([self._unmark(seen)])
             for key, derived in derivations:
-                self._large.derived(key, derived.spans, seconds)
+                self._large.derived(key, derived.seen[0], seconds)
+            self._large.take_over(soon, marked=False)
 
     def _write_derived(
         self, touched: Mapping[Tenant, _Touched], today: date, hosts_first: bool
@@ -373,7 +374,7 @@ class Exporter:
                 else:
                     # Its last bit says that every row of the trace was written, not only those that differ.
                     version = 2 * seen_at + (not trace.resolved)
-                    versions[tenant][trace_id] = _Derived(version, len(trace.spans))
+                    versions[tenant][trace_id] = _Derived(version, trace.check())
                     rows, run_parts = self._resolve(trace, counterparts)
                     for of_call in _satellites_to_tell(trace, rows, counterparts):
                         satellites[tenant][of_call] = ([], [])
@@ -419,21 +420,34 @@ class Exporter:
             if now:
                 yield from self._seen(tenant, now[tenant], hosts_first=False)
 
-    def _overtaken(self, versions: Mapping[Tenant, Mapping[str, _Derived]]) -> dict[Tenant, _Touched]:
-        """What has to be derived again, because another worker derived it later than this one and did not see these
+    def _overtaken(
+        self, versions: Mapping[Tenant, Mapping[str, _Derived]]
+    ) -> tuple[dict[Tenant, _Touched], list[TraceKey]]:
+        """What has to be derived again. At once, because another worker derived it later than this one and did not see these
         rows, which were still on their way: it may have left out rows that did not differ from its own, or have left a
-        run part standing that is none any more. Whoever comes last finds it."""
+        run part standing that is none any more. And soon, because something of it has come since it was seen here: who brings
+        it may have seen the trace before these rows were there, and writes later."""
         again: dict[Tenant, _Touched] = {}
+        soon: list[TraceKey] = []
         for tenant, of_traces in versions.items():
             for some in chunks(list(of_traces)):
                 parameters = of_project(tenant) | {"traces": some}
-                for trace_id, newest, oldest in (
+                standing: dict[str, dict[str, tuple[int, int | None]]] = defaultdict(dict)
+                for trace_id, held, one, other in (
                     self._clients["read"].query(_STANDING, parameters=parameters).result_rows
                 ):
-                    left_out = newest > of_traces[trace_id].version and not newest % 2
+                    standing[trace_id][held] = (one, other)
+                for trace_id, tables in standing.items():
+                    derived = of_traces[trace_id]
+                    newest, oldest = tables.get("run_parts", (0, None))
+                    left_out = newest > derived.version and not newest % 2
                     if left_out or (oldest is not None and oldest < newest):
                         again.setdefault(tenant, {})[trace_id] = ([], [])
-        return again
+                    elif newest <= derived.version:
+                        now = (*tables.get("spans", (0, 0)), *tables.get("logs", (0, 0)))
+                        if now != derived.seen:
+                            soon.append((tenant, trace_id))
+        return again, soon
 
     def _resolve(self, trace: CachedTrace, counterparts: Counterparts) -> tuple[list[Resolved], list[RunPart]]:
         # Others complete the light rows: work on copies, for the cache holds what was stored.
@@ -516,10 +530,10 @@ class Exporter:
 
 
 class _Derived(NamedTuple):
-    """A derivation of a trace: its version, and how many spans it saw."""
+    """A derivation of a trace: its version, and what it saw (`CachedTrace.check`)."""
 
     version: int
-    spans: int
+    seen: tuple[int, int, int, int]
 
 
 _Touched = dict[str, tuple[list[Light], list[LogLight]]]
@@ -556,6 +570,11 @@ def _satellites_to_tell(trace: CachedTrace, rows: Sequence[Resolved], counterpar
 
 
 _OF_TRACES = f"WHERE {OF_TRACES}"
+_NEWEST = (
+    "SELECT trace_id, {key}, reinterpretAsUInt64(max(version)) AS newest FROM {table} "
+    + _OF_TRACES.replace("{", "{{").replace("}", "}}")
+    + " GROUP BY trace_id, {key}"
+)
 # The time stands first: the engine takes up a table where the query is read, and a time that it reads later would be newer
 # than what is seen. What FINAL would count, for less than half of its price: the newest version of each key.
 _CHECK = (
@@ -565,8 +584,8 @@ _CHECK = (
     f"0 AS newest FROM satellites WHERE {OF_PROJECT} UNION ALL "
     + " UNION ALL ".join(
         f"SELECT trace_id, 0 AS at, '{table}' AS held, count() AS rows, "
-        f"groupBitXor(newest) AS digest, {parts} AS parts, max(newest) FROM (SELECT trace_id, {key}, "
-        f"reinterpretAsUInt64(max(version)) AS newest FROM {table} {_OF_TRACES} GROUP BY trace_id, {key}) GROUP BY trace_id"
+        f"groupBitXor(newest) AS digest, {parts} AS parts, max(newest) FROM ({_NEWEST.format(table=table, key=key)}) "
+        "GROUP BY trace_id"
         for table, key, parts in (
             ("spans", "span_id", "emptyArrayString()"),
             ("logs", "record_sha256", "emptyArrayString()"),
@@ -574,10 +593,14 @@ _CHECK = (
         )
     )
 )
-# Of each trace the newest derivation, and the oldest that a run part which is not deleted comes from.
+# Of each trace the newest derivation, and the oldest that a run part which is not deleted comes from; and what is stored.
 _STANDING = (
-    "SELECT trace_id, max(newest), minOrNullIf(newest, NOT gone) FROM (SELECT trace_id, part, max(version) AS newest, "
-    f"argMax(is_deleted, version) AS gone FROM run_parts {_OF_TRACES} GROUP BY trace_id, part) GROUP BY trace_id"
+    "SELECT trace_id, 'run_parts', max(newest), minOrNullIf(newest, NOT gone) FROM (SELECT trace_id, part, max(version) "
+    f"AS newest, argMax(is_deleted, version) AS gone FROM run_parts {_OF_TRACES} GROUP BY trace_id, part) GROUP BY trace_id"
+) + "".join(
+    f" UNION ALL SELECT trace_id, '{table}', count(), groupBitXor(newest) FROM ({_NEWEST.format(table=table, key=key)}) "
+    "GROUP BY trace_id"
+    for table, key in (("spans", "span_id"), ("logs", "record_sha256"))
 )
 _READ = "SELECT {columns} FROM {table} FINAL " + _OF_TRACES.replace("{", "{{").replace("}", "}}")
 _MARKED = (

@@ -63,10 +63,11 @@ class LargeTraces:
                 del self._traces[each]
 
     def take_over(self, keys: Iterable[TraceKey], marked: bool) -> None:
-        """Traces that another process, or a flush that failed, left underived."""
+        """Traces that another process, or a flush that failed, left underived. One that rests goes on resting."""
         for key in keys:
             if not self.is_marked(key):
-                self._traces[key] = _Large(self._clock(), waits=True, marked=marked)
+                trace = self._traces.setdefault(key, _Large(self._clock()))
+                trace.waits, trace.marked = True, marked
 
     def put_off(self, keys: Iterable[TraceKey]) -> None:
         """They could not be derived, and are tried again: later each time, for it may be a fault of ours that stays."""
