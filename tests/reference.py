@@ -15,6 +15,7 @@ from decimal import Decimal
 from typing import Any
 
 from otel_blackboard.processor.dialects import BY_FIELD
+from otel_blackboard.processor.drafts import arguments_text, sameness
 from otel_blackboard.processor.identity import artifact_id, slug
 from otel_blackboard.processor.prices import set_price
 from otel_blackboard.query.times import duration_ms, rfc3339
@@ -980,7 +981,7 @@ def _one(
         kind == "tool_result" and of_call.asked_by is not None and arguments[:1] not in ("{", "[")
     ):  # none, or a bare value
         request = of_call.asked_by.light.requested[of_call.asked_at]
-        if request.arguments_sha256 and request.id in ("", of_call.call_id):
+        if request.arguments_sha256 in asked and request.id in ("", of_call.call_id):
             arguments, same = asked[request.arguments_sha256], request.arguments_sha256
     if kind == "llm_prompt":
         summary = " ".join(node.error.split())[:500] if failed else light.response_model or light.request_model
@@ -1095,14 +1096,16 @@ def forest(
     return traces, hosts, others.usage, rows
 
 
-def project(tenant: Tenant, spans: Iterable[Span], logs: Iterable[LogRecord]) -> dict[str, Any]:
+def project(tenant: Tenant, spans: Iterable[Span], logs: Iterable[LogRecord], bodies: bool = False) -> dict[str, Any]:
     """{"runs": [run, …], run_id: {"timeline": …, "artifacts": …, …}, …}: what the routes answer, as far as it is derived.
 
-    Every run with an open span is `running`.
+    Every run with an open span is `running`. `bodies`: with what is read in the bodies of answers.
     """
     spans, logs = list(spans), list(logs)
     traces, hosts, _, rows = forest(tenant, spans, logs)
-    asked = arguments_asked([each.attributes for each in (*spans, *logs)])
+    asked = (
+        arguments_asked([each.attributes for each in (*spans, *logs)] + [each.body for each in logs]) if bodies else {}
+    )
     parts: list[Part] = []
     groups: dict[Part, list[list[Node]]] = {}
     for trace_id, nodes in traces.items():
@@ -1208,12 +1211,17 @@ def _run(run_id: str, parts: list[Part], groups: dict[Part, list[list[Node]]]) -
 
 
 def arguments_asked(said: Any) -> dict[str, str]:
-    """Sameness → text of the arguments that any model's answer in there asks for."""
+    """Sameness → text of the arguments of whatever looks like a call in there, JSON text included."""
+    if isinstance(said, str) and said[:1] in ("{", "["):
+        try:
+            said = json.loads(said)
+        except ValueError:
+            return {}
     inner = said.values() if isinstance(said, dict) else said if isinstance(said, list) else ()
-    found = {sameness: text for each in inner for sameness, text in arguments_asked(each).items()}
-    if isinstance(said, dict) and said.get("type") == "tool_call" and said["arguments"]:
-        text = json.dumps(said["arguments"], separators=(",", ":"))
-        found[hashlib.sha256(text.encode()).hexdigest()[:32]] = text
+    found = {same: text for each in inner for same, text in arguments_asked(each).items()}
+    if isinstance(said, dict) and "name" in said and (given := said.get("arguments", said.get("args"))):
+        text = arguments_text(given)
+        found[sameness(text)] = text
     return found
 
 
