@@ -541,7 +541,7 @@ def test_stopped_after_any_write_and_run_again_it_is_whole(
     late: bool, database: Callable[[], Stores], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`late`: the service was upgraded while the run went on, so its runs are derived by the reader of now."""
-    flushes, step = (small_run(), 1) if late else (flushes_of_story(), 1 if NIGHTLY else 7)
+    flushes, step = (small_run(), 1) if late else (flushes_of_story(), 1 if NIGHTLY else 13)
     if not late:
         monkeypatch.setattr(rederive, "PAGE", 4)
     well, poorly = database(), database()
