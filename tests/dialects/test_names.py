@@ -107,7 +107,7 @@ def _recorded(name: str) -> Iterator[Span]:
             yield from (otlp_protobuf if path.suffix == ".pb" else otlp_json).decode_traces(path.read_bytes()).spans
 
 
-@pytest.mark.skipif(not NAMES, reason="no recordings on this machine")
+@pytest.mark.skipif(not NAMES, reason=f"not on this machine: no recordings in {CAPTURES}")
 def test_words_of_every_dialect_in_the_resource_leave_every_recorded_span_what_it_is() -> None:
     everything = {key: value for words in WORDS.values() for key, value in words.items()}
     for name in NAMES:

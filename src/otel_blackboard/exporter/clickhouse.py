@@ -222,13 +222,13 @@ def of_project(tenant: Tenant) -> dict[str, Any]:
 Id = TypeVar("Id", str, tuple[str, str])
 
 
-def chunks(ids: Sequence[Id], most: int = MOST_IDS) -> Iterator[list[Id]]:
+def chunks(ids: Sequence[Id]) -> Iterator[list[Id]]:
     """As many at once as one query takes, of pairs each half in a parameter of its own."""
     some: list[Id] = []
     length = 0
     for each in ids:
         own = _length(each) if isinstance(each, str) else max(map(_length, each))
-        if some and (len(some) == most or length + own > _LONGEST_PARAMETER):
+        if some and (len(some) == MOST_IDS or length + own > _LONGEST_PARAMETER):
             yield some
             some, length = [], 0
         some.append(each)
